@@ -1,0 +1,45 @@
+// Command portreeve-node runs the sandboxes of one machine. The supervisor starts it; run portreeve dev.
+//
+//	portreeve-node                    the process, over the supervisor's socket
+//	portreeve-node write-tiny FILE    writes the root filesystem of the image tiny as a tar, from /bin/busybox
+//
+// It runs as root, writes its log to standard error as JSON, and keeps its state in the directory node/ of the state directory.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"portreeve.dev/gateway/agent/node"
+	"portreeve.dev/nodes/images"
+)
+
+// busybox is where Debian's and Ubuntu's package busybox-static puts it.
+const busybox = "/bin/busybox"
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "portreeve-node: error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 0:
+		return node.Run(context.Background())
+	case len(args) == 2 && args[0] == "write-tiny":
+		return writeTiny(args[1])
+	}
+	return fmt.Errorf("unknown arguments %q; it takes none, or write-tiny FILE", args)
+}
+
+func writeTiny(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(images.WriteTiny(context.Background(), f, busybox), f.Close())
+}

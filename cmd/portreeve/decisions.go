@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/gateway/client"
+)
+
+type decisionFlags struct {
+	sandbox, verdict, host string
+	since                  time.Duration
+	limit                  int
+	follow                 bool
+}
+
+func (a *app) decisions() *cobra.Command {
+	var f decisionFlags
+	c := &cobra.Command{Use: "decisions", Short: "What was allowed and denied, and why", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		if f.follow {
+			return a.followDecisions(c.Context(), api, f)
+		}
+		return a.listDecisions(c.Context(), api, f)
+	}}
+	c.Flags().StringVar(&f.sandbox, "sandbox", "", "of this sandbox")
+	c.Flags().StringVar(&f.verdict, "verdict", "", "allow or deny")
+	c.Flags().StringVar(&f.host, "host", "", "for this host")
+	c.Flags().DurationVar(&f.since, "since", 0, "not older than this, like 1h")
+	c.Flags().IntVar(&f.limit, "limit", 50, "at most so many")
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new ones as they come")
+	return c
+}
+
+func (f decisionFlags) query() string {
+	q := url.Values{}
+	for name, value := range map[string]string{"sandbox_id": f.sandbox, "verdict": f.verdict, "host": f.host} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if f.since > 0 {
+		q.Set("since", time.Now().Add(-f.since).UTC().Format(time.RFC3339))
+	}
+	if f.limit > 0 {
+		q.Set("limit", strconv.Itoa(f.limit))
+	}
+	return "?" + q.Encode()
+}
+
+func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionFlags) error {
+	var raw json.RawMessage
+	if err := api.Do(ctx, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &raw); err != nil {
+		return err
+	}
+	var page struct {
+		Decisions []decisions.Decision `json:"decisions"`
+	}
+	if err := json.Unmarshal(raw, &page); err != nil {
+		return err
+	}
+	return a.print(raw, func() {
+		rows := [][]string{{"TIME", "VERDICT", "LAYER", "DESTINATION", "REASON", "RULE", "DECISION"}}
+		for _, d := range page.Decisions {
+			rows = append(rows, row(d))
+		}
+		a.table(rows)
+	})
+}
+
+func row(d decisions.Decision) []string {
+	return []string{d.Time.Local().Format("15:04:05.000"), d.Verdict, d.Layer, destination(d), d.Reason, orDash(d.Rule), d.ID}
+}
+
+func destination(d decisions.Decision) string {
+	to := d.Host
+	if to == "" {
+		to = d.Addr
+	}
+	if d.Port != 0 {
+		to += ":" + strconv.Itoa(int(d.Port))
+	}
+	if d.Method != "" {
+		to = d.Method + " " + to + d.Path
+	}
+	return to
+}
+
+func (a *app) followDecisions(ctx context.Context, api *client.Client, f decisionFlags) error {
+	f.limit = 0
+	err := api.Events(ctx, http.MethodGet, "/decisions/stream"+f.query(), nil, func(e client.Event) error {
+		if a.output == "json" {
+			_, err := fmt.Fprintln(a.out, e.Data)
+			return err
+		}
+		var d decisions.Decision
+		if err := json.Unmarshal([]byte(e.Data), &d); err != nil {
+			return err
+		}
+		if !d.Closed {
+			a.table([][]string{row(d)})
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil // Ctrl-C is how one leaves
+	}
+	return err
+}
+
+// tellDenials says what a sandbox was refused, and the command that would change it.
+func (a *app) tellDenials(api *client.Client, sandbox string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var page struct {
+		Decisions []decisions.Decision `json:"decisions"`
+	}
+	f := decisionFlags{sandbox: sandbox, verdict: "deny", limit: 20}
+	if err := api.Do(ctx, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &page); err != nil {
+		return // the command's own result is what counts
+	}
+	told := map[string]bool{}
+	for _, d := range page.Decisions {
+		to := destination(d)
+		if told[to] {
+			continue
+		}
+		told[to] = true
+		a.say("portreeve: denied %s: %s (%s)", to, d.Reason, d.ID)
+		if d.Reason == "no_rule" && d.Host != "" && !told["allow "+d.Host] {
+			told["allow "+d.Host] = true
+			a.say("portreeve: hint: portreeve allow %s --for 1h", d.Host)
+		}
+	}
+}
+
+func (a *app) explain() *cobra.Command {
+	return &cobra.Command{Use: "explain DECISION", Short: "Why a decision was what it was", Args: exactly("DECISION"),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			var raw json.RawMessage
+			if err := api.Do(c.Context(), http.MethodGet, "/decisions/"+segment(args[0]), nil, &raw); err != nil {
+				return err
+			}
+			return a.print(raw, func() { a.printDecision(raw) })
+		}}
+}
+
+func (a *app) printDecision(raw json.RawMessage) {
+	var answer struct {
+		Decision decisions.Decision `json:"decision"`
+	}
+	if json.Unmarshal(raw, &answer) != nil {
+		fmt.Fprintln(a.out, string(raw))
+		return
+	}
+	d := answer.Decision
+	a.table([][]string{{"decision", d.ID}, {"time", d.Time.Local().Format(time.RFC3339Nano)}, {"verdict", d.Verdict}, {"reason", d.Reason},
+		{"destination", destination(d)}, {"layer", d.Layer}, {"identity", orDash(d.Level)}, {"rule", orDash(d.Rule)}, {"of", orDash(d.RuleLayer)},
+		{"policy version", strconv.FormatInt(d.Version, 10)}, {"sandbox", d.Sandbox}, {"guidance", orDash(d.Guidance)}})
+}

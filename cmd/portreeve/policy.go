@@ -1,0 +1,204 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) policy() *cobra.Command {
+	c := &cobra.Command{Use: "policy", Short: "Read, write and try policies; NAME is ceiling for the org's own"}
+	c.AddCommand(a.policyList(), a.policyGet(), a.policySet(), a.policyCheck())
+	return c
+}
+
+// policyPath is where a policy is: the ceiling has a place of its own.
+func policyPath(name string) string {
+	if name == "ceiling" {
+		return "/settings/egress"
+	}
+	return "/policies/" + segment(name)
+}
+
+func (a *app) policyList() *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "List the named policies", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := api.Do(c.Context(), http.MethodGet, "/policies", nil, &raw); err != nil {
+			return err
+		}
+		var list struct {
+			Policies []struct {
+				Name    string `json:"name"`
+				Version int64  `json:"version"`
+			} `json:"policies"`
+		}
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return err
+		}
+		return a.print(raw, func() {
+			rows := [][]string{{"NAME", "VERSION"}}
+			for _, p := range list.Policies {
+				rows = append(rows, []string{p.Name, fmt.Sprint(p.Version)})
+			}
+			a.table(rows)
+		})
+	}}
+}
+
+func (a *app) policyGet() *cobra.Command {
+	return &cobra.Command{Use: "get NAME", Short: "Show a policy", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := api.Do(c.Context(), http.MethodGet, policyPath(args[0]), nil, &raw); err != nil {
+			return err
+		}
+		a.output = "json" // a policy is a document
+		return a.print(raw, nil)
+	}}
+}
+
+func (a *app) policySet() *cobra.Command {
+	var file string
+	c := &cobra.Command{Use: "set NAME", Short: "Replace a policy by a document (JSON or YAML)", Args: exactly("NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			document, err := a.document(file)
+			if err != nil {
+				return err
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			resp, err := api.Send(c.Context(), http.MethodPut, policyPath(args[0])+"?wait=applied", mediaType(document), strings.NewReader(document))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			data, err := io.ReadAll(resp.Body)
+			if err != nil {
+				return err
+			}
+			return a.print(json.RawMessage(data), func() { a.say("portreeve: policy %s is in force", args[0]) })
+		}}
+	c.Flags().StringVarP(&file, "file", "f", "-", "the document; - is standard input")
+	return c
+}
+
+func (a *app) document(file string) (string, error) {
+	if file == "-" {
+		data, err := io.ReadAll(io.LimitReader(a.in, 2<<20))
+		return string(data), err
+	}
+	data, err := os.ReadFile(file)
+	return string(data), err
+}
+
+func mediaType(document string) string {
+	if json.Valid([]byte(document)) {
+		return "application/json"
+	}
+	return "application/yaml"
+}
+
+func (a *app) policyCheck() *cobra.Command {
+	var method, policy, sandbox, file string
+	c := &cobra.Command{Use: "check URL", Short: "Would this be allowed? Exit status 3 if not", Args: exactly("URL"),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			body := map[string]any{"url": args[0], "method": method}
+			if policy != "" {
+				body["policy"] = policy
+			}
+			if sandbox != "" {
+				body["sandbox_id"] = sandbox
+			}
+			if file != "" {
+				document, err := a.document(file)
+				if err != nil {
+					return err
+				}
+				body["draft"] = document
+			}
+			var raw json.RawMessage
+			if err := api.Do(c.Context(), http.MethodPost, "/policies/check", body, &raw); err != nil {
+				return err
+			}
+			return a.printVerdict(raw)
+		}}
+	c.Flags().StringVar(&method, "method", "GET", "HTTP method")
+	c.Flags().StringVar(&policy, "policy", "", "under this named policy")
+	c.Flags().StringVar(&sandbox, "sandbox", "", "for this sandbox")
+	c.Flags().StringVarP(&file, "file", "f", "", "under this draft instead; - is standard input")
+	return c
+}
+
+func (a *app) printVerdict(raw json.RawMessage) error {
+	var answer struct {
+		Verdict string `json:"verdict"`
+		Reason  string `json:"reason"`
+		Rule    string `json:"rule"`
+		Layer   string `json:"layer"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return err
+	}
+	err := a.print(raw, func() {
+		fmt.Fprintf(a.out, "%s: %s (rule %s, %s)\n", answer.Verdict, answer.Reason, orDash(answer.Rule), orDash(answer.Layer))
+	})
+	if err == nil && answer.Verdict != "allow" {
+		return exit(3)
+	}
+	return err
+}
+
+func (a *app) allow() *cobra.Command {
+	var lifetime time.Duration
+	var dry bool
+	c := &cobra.Command{Use: "allow HOST", Short: "Allow a host for a while; shows first what that would have allowed", Args: exactly("HOST"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if lifetime <= 0 {
+				return &usageError{c.CommandPath(), errors.New("--for must be longer than nothing")}
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			body := map[string]any{"host": args[0], "for": lifetime.String(), "dry_run": true}
+			var preview struct {
+				Decisions []json.RawMessage `json:"decisions"`
+			}
+			if err := api.Do(c.Context(), http.MethodPost, "/allow", body, &preview); err != nil {
+				return err
+			}
+			a.say("portreeve: this would have allowed %d of the recorded denials", len(preview.Decisions))
+			if dry {
+				return nil
+			}
+			body["dry_run"] = false
+			var raw json.RawMessage
+			if err := api.Do(c.Context(), http.MethodPost, "/allow", body, &raw); err != nil {
+				return err
+			}
+			return a.print(raw, func() { a.say("portreeve: %s is allowed for %s", args[0], lifetime) })
+		}}
+	c.Flags().DurationVar(&lifetime, "for", time.Hour, "how long")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only show what it would have allowed")
+	return c
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"portreeve.dev/gateway/client"
+)
+
+// A box is what the commands read of a sandbox; --output json prints the API's own answer.
+type box struct {
+	ID        string    `json:"sandbox_id"`
+	Status    string    `json:"status"`
+	Reason    string    `json:"reason"`
+	Addr      string    `json:"addr"`
+	Policy    string    `json:"policy"`
+	Template  string    `json:"template"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// createFlags are the flags of each command that makes a sandbox.
+type createFlags struct {
+	template, policy, memory, cpus string
+	timeout                        time.Duration
+	env                            map[string]string
+}
+
+func (f *createFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.template, "template", "", "image: tiny (busybox) or base; default base once it is built, else tiny")
+	c.Flags().StringVar(&f.policy, "policy", "", "named policy; default the org's")
+	c.Flags().StringVar(&f.memory, "memory", "", "memory, like 512Mi")
+	c.Flags().StringVar(&f.cpus, "cpus", "", "processors, like 2 or 500m")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "lifetime, like 10m")
+	c.Flags().StringToStringVar(&f.env, "env", nil, "environment of its processes, NAME=VALUE")
+}
+
+func (f *createFlags) body() map[string]any {
+	body := map[string]any{}
+	for name, value := range map[string]string{"template": f.template, "policy": f.policy, "memory": f.memory, "cpus": f.cpus} {
+		if value != "" {
+			body[name] = value
+		}
+	}
+	if f.timeout > 0 {
+		body["timeout_seconds"] = int(f.timeout.Seconds())
+	}
+	if len(f.env) > 0 {
+		body["env"] = f.env
+	}
+	return body
+}
+
+func (a *app) sandbox() *cobra.Command {
+	c := &cobra.Command{Use: "sandbox", Short: "Make, look at and end sandboxes"}
+	c.AddCommand(a.sandboxCreate(), a.sandboxList(), a.sandboxInspect(), a.sandboxExec(), a.sandboxExtend(),
+		a.sandboxVerb("stop", "Stop and delete a sandbox", http.MethodPost, "/stop"),
+		a.sandboxVerb("delete", "Delete a sandbox", http.MethodDelete, ""),
+		a.sandboxVerb("pause", "Stop a sandbox's clock; its memory stays", http.MethodPost, "/pause"),
+		a.sandboxVerb("resume", "Let a paused sandbox go on", http.MethodPost, "/resume"))
+	return c
+}
+
+func (a *app) sandboxCreate() *cobra.Command {
+	var f createFlags
+	c := &cobra.Command{Use: "create", Short: "Make a sandbox", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		raw, made, err := createBox(c.Context(), api, f)
+		if err != nil {
+			return err
+		}
+		return a.print(raw, func() { a.table([][]string{{made.ID}}) })
+	}}
+	f.register(c)
+	return c
+}
+
+func createBox(ctx context.Context, api *client.Client, f createFlags) (json.RawMessage, box, error) {
+	var raw json.RawMessage
+	var made box
+	if err := api.Do(ctx, http.MethodPost, "/sandbox/create", f.body(), &raw); err != nil {
+		return nil, made, err
+	}
+	return raw, made, json.Unmarshal(raw, &made)
+}
+
+func (a *app) sandboxList() *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "List the sandboxes", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := api.Do(c.Context(), http.MethodGet, "/sandboxes", nil, &raw); err != nil {
+			return err
+		}
+		var list struct {
+			Sandboxes []box `json:"sandboxes"`
+		}
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return err
+		}
+		return a.print(raw, func() {
+			rows := [][]string{{"ID", "STATUS", "IMAGE", "POLICY", "ENDS"}}
+			for _, b := range list.Sandboxes {
+				rows = append(rows, []string{b.ID, b.Status, orDash(b.Template), orDash(b.Policy), b.ExpiresAt.Format(time.RFC3339)})
+			}
+			a.table(rows)
+		})
+	}}
+}
+
+func (a *app) sandboxInspect() *cobra.Command {
+	return &cobra.Command{Use: "inspect ID", Short: "Show a sandbox", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := api.Do(c.Context(), http.MethodGet, "/sandbox/"+segment(args[0]), nil, &raw); err != nil {
+			return err
+		}
+		var b box
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return err
+		}
+		return a.print(raw, func() {
+			a.table([][]string{{"id", b.ID}, {"status", b.Status}, {"reason", orDash(b.Reason)}, {"address", orDash(b.Addr)},
+				{"image", orDash(b.Template)}, {"policy", orDash(b.Policy)}, {"made", b.CreatedAt.Format(time.RFC3339)}, {"ends", b.ExpiresAt.Format(time.RFC3339)}})
+		})
+	}}
+}
+
+func (a *app) sandboxVerb(verb, short, method, path string) *cobra.Command {
+	return &cobra.Command{Use: verb + " ID", Short: short, Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := api.Do(c.Context(), method, "/sandbox/"+segment(args[0])+path, nil, &raw); err != nil {
+			return err
+		}
+		return a.print(raw, func() {})
+	}}
+}
+
+func (a *app) sandboxExtend() *cobra.Command {
+	var by time.Duration
+	c := &cobra.Command{Use: "extend ID", Short: "Move a sandbox's end", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		body := map[string]int{"additional_seconds": int(by.Seconds())}
+		if err := api.Do(c.Context(), http.MethodPost, "/sandbox/"+segment(args[0])+"/extend", body, &raw); err != nil {
+			return err
+		}
+		return a.print(raw, func() {})
+	}}
+	c.Flags().DurationVar(&by, "by", 10*time.Minute, "how much later it ends")
+	return c
+}

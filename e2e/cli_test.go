@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"portreeve.dev/lab"
+)
+
+var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// TestFirstFiveMinutes runs the README's commands as they stand there, in their order.
+func TestFirstFiveMinutes(t *testing.T) {
+	l, p := own(t)
+	root, err := lab.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, block := range shellBlock.FindAllStringSubmatch(string(readme), -1) {
+		for _, line := range strings.Split(block[1], "\n") {
+			if command, ok := strings.CutPrefix(line, "bin/portreeve "); ok {
+				commands = append(commands, command)
+			}
+		}
+	}
+	id := regexp.MustCompile(`dec_[0-9a-f-]{36}`)
+	var refused, last string
+	fetched := 0
+	for _, command := range commands {
+		r := p.CLI(strings.Fields(strings.Replace(command, "dec_…", last, 1))...)
+		t.Logf("$ portreeve %s\n%v", command, r)
+		switch {
+		case strings.HasPrefix(command, "run ") && refused == "":
+			refused = id.FindString(r.Stdout + r.Stderr)
+			last = refused
+			if r.Code == 0 || refused == "" {
+				t.Fatalf("the first try should be refused, with its decision: %v", r)
+			}
+		case strings.HasPrefix(command, "run "):
+			fetched++
+			if r.Code != 0 || !strings.Contains(r.Stdout, `"sni":"example.com"`) {
+				t.Errorf("after allowing: %v", r)
+			}
+		case strings.HasPrefix(command, "explain "):
+			if r.Code != 0 || !strings.Contains(r.Stdout, "no_rule") {
+				t.Errorf("explain: %v", r)
+			}
+		case strings.HasPrefix(command, "decisions"):
+			if r.Code != 0 || !strings.Contains(r.Stdout, "example.com") {
+				t.Errorf("decisions: %v", r)
+			}
+		case r.Code != 0:
+			t.Errorf("portreeve %s: %v", command, r)
+		}
+	}
+	if fetched == 0 || len(l.Web.Requests("example.com")) != fetched {
+		t.Errorf("example.com was fetched %d times, it says %d", fetched, len(l.Web.Requests("example.com")))
+	}
+}
+
+func TestMakeHelp(t *testing.T) {
+	root, err := lab.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("make", "-C", root, "help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, target := range []string{"setup", "build", "run", "test", "race", "fuzz", "bench", "prove", "lint", "vuln", "e2e", "demo", "dist", "vm", "docs", "generate", "check", "clean"} {
+		if !regexp.MustCompile(`(?m)^` + target + ` +\S`).Match(out) {
+			t.Errorf("no help for %s:\n%s", target, out)
+		}
+	}
+}
+
+func TestMakeRunReachesItsScreen(t *testing.T) {
+	l := lab.Start(t, lab.Options{})
+	root, err := lab.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(l.Dir, "config.yaml")
+	if err := os.WriteFile(config, []byte(small), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", l.Gateway.Name, "make", "-C", root, "run",
+		"ARGS=--state "+filepath.Join(l.Dir, "state")+" --config "+config)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, reached := "", false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		said += lines.Text() + "\n"
+		if strings.Contains(lines.Text(), "Ctrl-C stops everything") {
+			reached = true
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		}
+	}
+	cmd.Wait()
+	if !reached || !strings.Contains(said, "/api/v1") {
+		t.Errorf("make run printed:\n%s", said)
+	}
+}
+
+func TestShellIsATerminal(t *testing.T) {
+	_, p := shared(t)
+	ctx, cancel := context.WithTimeout(context.Background(), lab.CommandLimit)
+	defer cancel()
+	terminal, err := pty.Start(p.Command(ctx, "shell", "--template", "tiny"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	terminal.SetDeadline(time.Now().Add(time.Minute))
+	pty.Setsize(terminal, &pty.Winsize{Rows: 40, Cols: 100})
+	io.WriteString(terminal, "tty; id -u; exit 3\n")
+	out, _ := io.ReadAll(terminal) // ends with an error when the other side is gone
+	if !strings.Contains(string(out), "/dev/pts/") || !strings.Contains(string(out), "1001") {
+		t.Errorf("the terminal said %q", out)
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	_, p := shared(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"frobnicate"}, 2, "unknown command"},
+		{[]string{"sandbox", "inspect", "sbx_01890000-0000-7000-8000-000000000000"}, 1, "not found"},
+		{[]string{"run"}, 2, "run -- CMD"},
+		{[]string{"run", "--template", "tiny", "--", "no-such-program"}, 127, "no-such-program"},
+		{[]string{"policy", "check", "https://evil.test/"}, 3, ""},
+	} {
+		r := p.CLI(c.args...)
+		if r.Code != c.code || !strings.Contains(strings.ToLower(r.Stdout+r.Stderr), c.want) {
+			t.Errorf("portreeve %s: %v, want code %d and %q", strings.Join(c.args, " "), r, c.code, c.want)
+		}
+	}
+}
+
+// TestDemo runs the tour whole, and with one thing done wrong on purpose: it must notice at the right step.
+func TestDemo(t *testing.T) {
+	root, err := lab.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 0, "Every step did what it says"},
+		{[]string{"-break", "allow"}, 1, `step 6, "the same call arrives"`},
+		{[]string{"-break", "kill"}, 1, `step 7, "the proxy is killed`},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./.build/demo"}, c.args...)...)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, _ := cmd.CombinedOutput()
+		cancel()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
+			t.Errorf("demo %v: exit %d, want %d and %q\n%s", c.args, code, c.code, c.want, out)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+// Package ca signs the certificates under which opened TLS is shown to a sandbox.
+//
+// Each org has a Root, whose key control keeps sealed. An edge makes a key of its own and has control sign an intermediate
+// for it, for Lifetime; from that an Issuer signs a leaf for each name, on demand:
+//
+//	root, err := ca.NewRoot("Example org", now)             // control, once per org
+//	chain, err := root.Intermediate(publicKey, now)         // control, for an edge
+//	leaf, err := issuer.Leaf(ctx, org, "api.example.com")   // edge, per connection
+//
+// # Security invariants
+//
+//   - CA-1: a leaf names exactly one host (TestLeafNamesOneHost).
+//   - CA-2: two orgs share no key and no certificate, and neither is trusted by the other's root (TestOrgsDoNotCross).
+//   - CA-3: an intermediate can't sign another one and ends within Lifetime (TestIntermediateIsShortAndLast).
+//   - CA-4: each leaf has a key and a serial of its own, drawn at random (TestKeysAndSerialsAreFresh).
+//
+// # Not here
+//
+// Which names are opened: policies decides that before a leaf is asked for.
+//
+// # Failure
+//
+// With control gone, leaves are signed until the intermediate ends; then Leaf fails and the connection is refused.
+package ca

@@ -1,0 +1,161 @@
+package ca
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+)
+
+// renewBefore is how long before its end an intermediate or a leaf is replaced.
+const renewBefore = 2 * time.Hour
+
+// A Signer gets an intermediate for the edge's key from the root of an org; control fits. It returns the intermediate and
+// then the root, in DER.
+type Signer interface {
+	Intermediate(ctx context.Context, org string, key *ecdsa.PublicKey) (chain [][]byte, err error)
+}
+
+// IssuerConfig of an Issuer.
+type IssuerConfig struct {
+	Signer Signer
+	Leaves int              // kept, of all orgs; default 4096
+	Now    func() time.Time // default time.Now
+}
+
+// An Issuer signs leaves. It is safe for concurrent use.
+type Issuer struct {
+	config IssuerConfig
+	leaves *lru.Cache[leafKey, *tls.Certificate]
+	flight singleflight.Group
+
+	mu   sync.Mutex
+	orgs map[string]*intermediate
+}
+
+type leafKey struct{ org, host string }
+
+type intermediate struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	chain       [][]byte
+}
+
+// NewIssuer returns an Issuer without any intermediate.
+func NewIssuer(c IssuerConfig) (*Issuer, error) {
+	if c.Leaves == 0 {
+		c.Leaves = 4096
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	leaves, err := lru.New[leafKey, *tls.Certificate](c.Leaves)
+	if err != nil {
+		return nil, fmt.Errorf("issuer configuration: %w", err)
+	}
+	return &Issuer{config: c, leaves: leaves, orgs: make(map[string]*intermediate)}, nil
+}
+
+// Leaf returns a certificate for host, a name in normal form, under the authority of org.
+func (i *Issuer) Leaf(ctx context.Context, org, host string) (*tls.Certificate, error) {
+	k := leafKey{org, host}
+	if leaf, ok := i.leaves.Get(k); ok && i.fresh(leaf.Leaf.NotAfter) {
+		return leaf, nil
+	}
+	// Whoever comes first signs for all; its going away must not fail the others.
+	v, err, _ := i.flight.Do("leaf "+org+" "+host, func() (any, error) {
+		leaf, err := i.sign(context.WithoutCancel(ctx), org, host)
+		if err == nil {
+			i.leaves.Add(k, leaf)
+		}
+		return leaf, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("certificate for %q: %w", host, err)
+	}
+	return v.(*tls.Certificate), nil
+}
+
+func (i *Issuer) fresh(end time.Time) bool { return i.config.Now().Add(renewBefore).Before(end) }
+
+func (i *Issuer) sign(ctx context.Context, org, host string) (*tls.Certificate, error) {
+	by, err := i.intermediate(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := sign(&x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName(host)}, DNSNames: []string{host},
+		NotBefore: by.certificate.NotBefore, NotAfter: by.certificate.NotAfter,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, by.certificate, &key.PublicKey, by.key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: append([][]byte{cert.Raw}, by.chain...), PrivateKey: key, Leaf: cert}, nil
+}
+
+// commonName is empty where the host is longer than X.520 lets a common name be; clients read the DNS names.
+func commonName(host string) string {
+	if len(host) > 64 {
+		return ""
+	}
+	return host
+}
+
+func (i *Issuer) intermediate(ctx context.Context, org string) (*intermediate, error) {
+	i.mu.Lock()
+	by := i.orgs[org]
+	i.mu.Unlock()
+	if by != nil && i.fresh(by.certificate.NotAfter) {
+		return by, nil
+	}
+	v, err, _ := i.flight.Do("intermediate "+org, func() (any, error) { return i.fetch(ctx, org) })
+	if err != nil {
+		if by != nil && i.config.Now().Before(by.certificate.NotAfter) {
+			return by, nil // near its end, but control can't be asked now
+		}
+		return nil, err
+	}
+	return v.(*intermediate), nil
+}
+
+func (i *Issuer) fetch(ctx context.Context, org string) (*intermediate, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	chain, err := i.config.Signer.Intermediate(ctx, org, &key.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("getting an intermediate: %w", err)
+	}
+	if len(chain) == 0 {
+		return nil, fmt.Errorf("getting an intermediate: the chain is empty")
+	}
+	cert, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return nil, fmt.Errorf("getting an intermediate: %w", err)
+	}
+	if !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, fmt.Errorf("getting an intermediate: it is for another key")
+	}
+	by := &intermediate{cert, key, chain[:1]}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.orgs[org] = by
+	return by, nil
+}

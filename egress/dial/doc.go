@@ -1,0 +1,28 @@
+// Package dial is the one way out: it resolves a name, judges every address, and connects to an address it has judged.
+//
+// Everything of ours that opens a connection to a target that a sandbox or an org may influence calls Dialer.Dial with the org,
+// the host in normal form (or an address) and the port. The verdict on the host was given before; what is decided here is the
+// floor, on each address, at the moment of use. A *Refused is such a decision; an *Error is a failure, with a kind for the record.
+//
+// Names are asked of the configured servers over plain DNS: no file of the host, no search list and no proxy setting takes part.
+//
+// # Security invariants
+//
+//   - ED-1: the address connected to is an address that was judged in this very call (TestRebindingNeverHits).
+//   - ED-2: an address that the floor denies is not connected to, however the name leads there: answer, CNAME, cache, literal (TestPrivateAnswerRefused, TestAliasToPrivateRefused).
+//   - ED-3: only records that belong to the name asked for, or to its alias chain, count (TestStrayOwnersIgnored).
+//   - ED-4: a reply counts only if server, id and question are those of the query (TestForgedRepliesIgnored).
+//   - ED-5: what one org looked up is never the answer to another (TestCacheIsPerOrg).
+//   - ED-6: a host that the floor denies by name is not even looked up (TestDeniedHostNotLookedUp).
+//   - ED-7: the socket itself refuses any address but the judged one (TestSocketRefusesOtherAddress).
+//
+// # Not here
+//
+// Whether the policy allows the host: policies, before. That the name dialled is the name judged (SNI, Host): proxy.
+// Rules on the names of an alias chain, and on the ranges of the addresses: Target.Alias and Target.Address are asked about each.
+// That nothing else under egress dials is a property of the source, and TestNoOtherDialer reads the source.
+//
+// # Failure
+//
+// No server answers: an *Error of kind resolve_timeout after Config.ResolveTimeout. No floor: everything is refused.
+package dial

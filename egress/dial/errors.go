@@ -1,0 +1,78 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"portreeve.dev/policies"
+)
+
+// Refused is a deny: of the host, of every address it has, or of one name of its alias chain.
+type Refused struct {
+	Verdict policies.Verdict
+	Addr    netip.Addr // the first address that was refused; invalid if a name was
+	Name    string     // the name that was refused, if an alias
+}
+
+func (e *Refused) Error() string { return fmt.Sprintf("refused: %v", e.Verdict.Reason) }
+
+// Kind says in one word why there is no connection; it is a closed list, fit for a record and a metric.
+type Kind string
+
+const (
+	NXDomain       Kind = "resolve_nxdomain"
+	ServFail       Kind = "resolve_servfail"
+	ResolveTimeout Kind = "resolve_timeout"
+	NoAddress      Kind = "resolve_no_address"
+	AliasLoop      Kind = "resolve_alias_loop" // or a chain that is too long
+	ConnRefused    Kind = "dial_refused"
+	Unreachable    Kind = "dial_unreachable"
+	DialTimeout    Kind = "dial_timeout"
+	DialFailed     Kind = "dial_failed"
+	Canceled       Kind = "canceled" // the caller gave up
+)
+
+// Resolving reports whether no address was found, as opposed to found and not reached.
+func (k Kind) Resolving() bool {
+	switch k {
+	case NXDomain, ServFail, ResolveTimeout, NoAddress, AliasLoop:
+		return true
+	}
+	return false
+}
+
+// Error is a failure after, or without, a verdict.
+type Error struct {
+	Kind Kind
+	Host string // what was asked for: name or address
+	Err  error  // may be nil
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("dialing %q: %s", e.Host, e.Kind)
+	}
+	return fmt.Sprintf("dialing %q: %s: %v", e.Host, e.Kind, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// connectKind sorts an error of connect(2). A host wall answers with one of the unreachable ones.
+func connectKind(ctx context.Context, err error) Kind {
+	var ne net.Error
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return Canceled
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		return ConnRefused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return Unreachable
+	case errors.As(err, &ne) && ne.Timeout():
+		return DialTimeout
+	}
+	return DialFailed
+}

@@ -1,0 +1,24 @@
+// Package flows is the table of live egress connections, and ends those that the policy no longer allows.
+//
+// The proxy adds each connection before it asks for the verdict, and within it each relay or request, and calls remove when it
+// is over. Whoever installs a new snapshot calls Rejudge; Run does so every second too, which covers what nobody announces: a rule that expires,
+// a snapshot that is no longer fresh, a binding that is gone.
+//
+// # Security invariants
+//
+//   - EF-1: a flow that the newest snapshot of its sandbox denies is ended by the next Rejudge, others are untouched (TestTightenedPolicyEndsFlow).
+//   - EF-2: a flow is seen by Rejudge from before its verdict on, so that no switch falls between verdict and table (TestUnjudgedFlowIsSeen).
+//   - EF-3: a flow without a fresh snapshot is ended (TestStalePolicyEndsFlows).
+//   - EF-4: a flow to an address that the floor closed since is ended (TestFloorEndsFlow).
+//   - EF-5: connections are bounded per sandbox and per org (TestFlowCaps).
+//   - EF-6: expiry and staleness end a flow without any call from outside (TestRunEndsExpired).
+//   - EF-7: a flow whose sandbox was unbound, or began anew, is ended (TestUnboundSandboxEndsFlows).
+//
+// # Not here
+//
+// Closing the connection: Flow.Kill. The closing record: proxy. Requests within a connection: proxy judges each.
+//
+// # Failure
+//
+// A source that fails is a snapshot that isn't fresh: its flows end. What failure_mode allows is the source's business.
+package flows

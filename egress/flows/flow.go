@@ -1,0 +1,44 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/google/uuid"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/policies"
+)
+
+// A Flow is one live use of a verdict: a connection of a sandbox, or one relay or request within it.
+type Flow struct {
+	ID      string // flo_<uuidv7>
+	Within  string // id of the connection's flow, if this is a part of it; only connections count against the caps
+	Binding egress.Binding
+	Request policies.Request // what is judged, at its stage
+	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
+	Remote  netip.AddrPort   // the address dialled, if it is known, which the floor judges again
+	Rule    string           // id of the rule that allowed it, if it is known
+	Started time.Time
+
+	// Kill ends the connection, for example by closing both sockets. It is called at most once, from another goroutine than the
+	// one that added the flow, and must not block for long; that goroutine then calls remove.
+	Kill func(policies.Reason)
+}
+
+// NewID returns a fresh flow id.
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("making a flow id: %w", err)
+	}
+	return "flo_" + id.String(), nil
+}
+
+// Why a flow was not added.
+var (
+	ErrSandboxFull = errors.New("the sandbox has too many connections")
+	ErrOrgFull     = errors.New("the org has too many connections")
+)

@@ -1,0 +1,68 @@
+package flows
+
+import (
+	"time"
+
+	"portreeve.dev/policies"
+)
+
+// Rejudge judges every flow under the newest snapshot of its sandbox, ends those that are denied now, and says how many. It returns
+// when each of them was told.
+func (t *Table) Rejudge() (ended int) {
+	now := t.cfg.Now()
+	for _, e := range t.entries(nil) {
+		v := t.judge(&e.Flow, now)
+		if v.Allowed() {
+			e.allowed.Store(true)
+			continue
+		}
+		if !e.allowed.Load() && v.Reason != policies.ReasonUnbound {
+			continue
+		}
+		if e.kill(reason(v)) {
+			ended++
+		}
+	}
+	return ended
+}
+
+// reason is what the flow is told: a changed policy is "revoked" whatever rule did it; other reasons say more.
+func reason(v policies.Verdict) policies.Reason {
+	switch v.Reason {
+	case policies.ReasonStalePolicy, policies.ReasonNoPolicy, policies.ReasonUnbound, policies.ReasonFloorHard, policies.ReasonFloorSoft, policies.ReasonPort25:
+		return v.Reason
+	}
+	return policies.ReasonRevoked
+}
+
+// judge asks who the address belongs to, the policy and the floor, as they are now.
+func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
+	b, ok := t.cfg.Bindings.Lookup(f.Binding.Addr)
+	if !ok || b.Sandbox != f.Binding.Sandbox || b.Incarnation != f.Binding.Incarnation {
+		return policies.Denied(policies.ReasonUnbound)
+	}
+	if f.Local {
+		return policies.Verdict{Action: policies.Allow, Reason: policies.ReasonAllowed}
+	}
+	snapshot, revision, err := t.cfg.Policies.Snapshot(b)
+	if err != nil || revision < b.MinRevision {
+		return policies.Denied(policies.ReasonStalePolicy)
+	}
+	r := f.Request
+	r.Now = now
+	if r.Host != "" && f.Remote.IsValid() {
+		r.Addr = f.Remote.Addr() // a range denied since ends the flow, under whatever name it was dialled
+	}
+	v := snapshot.Evaluate(&r)
+	if !v.Allowed() || !f.Remote.IsValid() {
+		return v
+	}
+	under := t.cfg.Floor().Judge(b.Org, f.Remote.Addr(), f.Remote.Port())
+	switch {
+	case !under.Allowed():
+		return under
+	case under.Named && !v.Named: // only by an exemption, which a policy that names nothing may not use
+		return policies.Denied(policies.ReasonFloorSoft)
+	}
+	return v
+}

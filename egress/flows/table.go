@@ -1,0 +1,193 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/policies"
+)
+
+// PolicySource gives the snapshot that a sandbox is judged by now, and its revision. It fails when there is no fresh one. It is
+// safe for concurrent use and does not block.
+type PolicySource interface {
+	Snapshot(egress.Binding) (*policies.Snapshot, uint64, error)
+}
+
+// Bindings says whose an address is; *egress.Bindings fits.
+type Bindings interface {
+	Lookup(netip.Addr) (egress.Binding, bool)
+}
+
+// Config of a Table. The first three are needed.
+type Config struct {
+	Policies   PolicySource
+	Bindings   Bindings
+	Floor      func() *policies.Floor // the current one
+	PerSandbox int                    // connections at once; default 1024
+	PerOrg     int                    // default 16384
+	Every      time.Duration          // how often Run judges all again; default 1 s
+	Now        func() time.Time       // default time.Now
+}
+
+// A Table is safe for concurrent use.
+type Table struct {
+	cfg Config
+
+	mu     sync.Mutex
+	live   map[*entry]struct{}
+	perBox map[string]int
+	perOrg map[string]int
+}
+
+// An entry is one flow in the table. over is set by whoever ends it first: remove, or the one that kills it.
+// allowed says that it was allowed at some time: one that never was is being refused by its owner, who says why in its own way.
+type entry struct {
+	Flow
+	over    atomic.Bool
+	allowed atomic.Bool
+}
+
+// New makes an empty table.
+func New(cfg Config) (*Table, error) {
+	if cfg.Policies == nil || cfg.Bindings == nil || cfg.Floor == nil {
+		return nil, errors.New("flow table: policies, bindings and floor are all needed")
+	}
+	if cfg.PerSandbox <= 0 {
+		cfg.PerSandbox = 1024
+	}
+	if cfg.PerOrg <= 0 {
+		cfg.PerOrg = 16384
+	}
+	if cfg.Every <= 0 {
+		cfg.Every = time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Table{cfg: cfg, live: make(map[*entry]struct{}), perBox: make(map[string]int), perOrg: make(map[string]int)}, nil
+}
+
+// Add enters a flow. Call it before the verdict is asked for: then no switch of the policy falls between the two. Whoever adds
+// asks for the verdict itself, and calls remove when the connection is over or was denied. The error is that of a cap.
+func (t *Table) Add(f Flow) (remove func(), err error) {
+	if f.ID == "" || f.Kill == nil || f.Binding.Sandbox == "" || f.Binding.Org == "" {
+		return nil, fmt.Errorf("adding flow %q: id, binding and kill are all needed", f.ID)
+	}
+	e := &entry{Flow: f}
+	e.allowed.Store(t.judge(&e.Flow, t.cfg.Now()).Allowed())
+	if err := t.enter(e); err != nil {
+		return nil, err
+	}
+	return func() { t.leave(e) }, nil
+}
+
+func (t *Table) enter(e *entry) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case e.Within != "": // its connection counts, and bounds what is within
+	case t.perBox[e.Binding.Sandbox] >= t.cfg.PerSandbox:
+		return ErrSandboxFull
+	case t.perOrg[e.Binding.Org] >= t.cfg.PerOrg:
+		return ErrOrgFull
+	}
+	t.live[e] = struct{}{}
+	if e.Within == "" {
+		t.perBox[e.Binding.Sandbox]++
+		t.perOrg[e.Binding.Org]++
+	}
+	return nil
+}
+
+// leave takes e out of the table. The connection counts until then, also when it was killed: its sockets may still be open.
+func (t *Table) leave(e *entry) {
+	e.over.Store(true)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.live[e]; !ok {
+		return
+	}
+	delete(t.live, e)
+	if e.Within != "" {
+		return
+	}
+	lower(t.perBox, e.Binding.Sandbox)
+	lower(t.perOrg, e.Binding.Org)
+}
+
+func lower(m map[string]int, k string) {
+	if m[k]--; m[k] <= 0 {
+		delete(m, k)
+	}
+}
+
+// kill ends e unless it is over already.
+func (e *entry) kill(r policies.Reason) bool {
+	if e.over.Swap(true) {
+		return false
+	}
+	e.Kill(r)
+	return true
+}
+
+// entries copies those that match, so that nothing is judged or killed under the lock.
+func (t *Table) entries(match func(*Flow) bool) []*entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*entry, 0, len(t.live))
+	for e := range t.live {
+		if match == nil || match(&e.Flow) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// List copies the flows of an org and a sandbox; empty is any.
+func (t *Table) List(org, sandbox string) []Flow {
+	found := t.entries(func(f *Flow) bool {
+		return (org == "" || f.Binding.Org == org) && (sandbox == "" || f.Binding.Sandbox == sandbox)
+	})
+	out := make([]Flow, len(found))
+	for i, e := range found {
+		out[i] = e.Flow
+	}
+	return out
+}
+
+// Len is how many flows are live.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.live)
+}
+
+// KillSandbox ends all flows of a sandbox and says how many.
+func (t *Table) KillSandbox(sandbox string, r policies.Reason) (n int) {
+	for _, e := range t.entries(func(f *Flow) bool { return f.Binding.Sandbox == sandbox }) {
+		if e.kill(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// Run judges all flows again and again, until ctx ends.
+func (t *Table) Run(ctx context.Context) error {
+	tick := time.NewTicker(t.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			t.Rejudge()
+		}
+	}
+}

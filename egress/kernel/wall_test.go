@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const edgeUID = 1900000001
+
+// A host with one uplink, behind which everything answers.
+func TestWallStopsOneUID(t *testing.T) {
+	t.Parallel()
+	host, world := newNamespace(t), newNamespace(t)
+	h, w := handleAt(t, host), handleAt(t, world)
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "uplink"
+	must(h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "world", PeerNamespace: netlink.NsFd(world)}))
+	add := func(h *netlink.Handle, name, cidr string) {
+		t.Helper()
+		a, err := netlink.ParseAddr(cidr)
+		must(err)
+		a.Flags = unix.IFA_F_NODAD
+		must(h.AddrAdd(link(t, h, name), a))
+	}
+	for _, l := range []struct {
+		h    *netlink.Handle
+		name string
+	}{{h, "lo"}, {w, "lo"}, {h, "uplink"}, {w, "world"}} {
+		must(l.h.LinkSetUp(link(t, l.h, l.name)))
+	}
+	add(h, "uplink", "203.0.113.2/24")
+	add(h, "uplink", "2001:db8::2/64")
+	add(w, "world", "203.0.113.1/24")
+	add(w, "world", "2001:db8::1/64")
+	uplink := link(t, h, "uplink").Attrs().Index
+	for _, s := range []string{"198.18.0.9/32", "198.20.0.9/32", "169.254.169.254/32", "100.100.100.200/32", "100.100.100.201/32",
+		"10.200.0.1/32", "10.201.0.1/32", "fd00:ec2::254/128", "fd00:ec2::255/128", "64:ff9b::a9fe:a9fe/128", "64:ff9b::102:304/128"} {
+		add(w, "lo", s)
+		p := netip.MustParsePrefix(s)
+		gw := "203.0.113.1"
+		if p.Addr().Is6() {
+			gw = "2001:db8::1"
+		}
+		must(h.RouteAdd(&netlink.Route{LinkIndex: uplink, Dst: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}, Gw: net.ParseIP(gw)}))
+	}
+	for _, ns := range []int{host, world} {
+		must(inside(ns, func() error {
+			l, err := net.Listen("tcp", ":8080")
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		}))
+	}
+	dial := func(uid int, addr string) error {
+		return inside(host, func() error {
+			// One thread only: sockets carry the uid of the thread that made them.
+			if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
+				return e
+			}
+			c, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "8080"), time.Second)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		})
+	}
+	hard := []string{"127.0.0.1", "203.0.113.2", "169.254.169.254", "198.18.0.9", "100.100.100.200", "10.200.0.1",
+		"::1", "2001:db8::2", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"}
+	open := []string{"203.0.113.1", "198.20.0.9", "100.100.100.201", "10.201.0.1", "2001:db8::1", "fd00:ec2::255", "64:ff9b::102:304"}
+	for _, a := range append(open, hard...) {
+		if err := dial(edgeUID, a); err != nil {
+			t.Fatalf("%s without the wall: %v", a, err)
+		}
+	}
+	must(WriteWall(host, "portreeve_test", edgeUID, prefixes("10.200.0.0/16")))
+	for _, a := range open {
+		if err := dial(edgeUID, a); err != nil {
+			t.Errorf("%s is open: %v", a, err)
+		}
+	}
+	for _, a := range hard {
+		if err := dial(edgeUID, a); err == nil {
+			t.Errorf("the edge's uid reached %s", a)
+		}
+		for _, uid := range []int{0, edgeUID + 1} {
+			if err := dial(uid, a); err != nil {
+				t.Errorf("uid %d is kept from %s: %v", uid, a, err)
+			}
+		}
+	}
+	must(RemoveWall(host, "portreeve_test"))
+	if err := dial(edgeUID, "127.0.0.1"); err != nil {
+		t.Errorf("after removal: %v", err)
+	}
+}
+
+func TestWallRefusesWhatItCannotMean(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t)
+	for _, tt := range []struct {
+		table string
+		uid   uint32
+		extra []netip.Prefix
+	}{
+		{"portreeve_x", 0, nil}, {"", 1, nil}, {"a b", 1, nil}, {"a;b", 1, nil},
+		{"portreeve_x", 1, prefixes("0.0.0.0/0")}, {"portreeve_x", 1, prefixes("::/0")}, {"portreeve_x", 1, []netip.Prefix{{}}},
+	} {
+		if err := WriteWall(ns, tt.table, tt.uid, tt.extra); err == nil {
+			t.Errorf("wrote %+v", tt)
+		}
+	}
+	if err := WriteWall(ns, "portreeve_x", 1, nil); err != nil {
+		t.Error(err)
+	}
+}

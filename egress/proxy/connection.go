@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"uuid"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/policies"
+)
+
+// Why a connection was ended from our side.
+var (
+	errRevoked  = errors.New("revoked")
+	errIdle     = errors.New("idle")
+	errShutdown = errors.New("shutdown")
+)
+
+type connectionKey struct{}
+
+// A connection is one accepted connection of a sandbox. Who it belongs to and where it goes is settled once, at accept;
+// everything later compares with it.
+type connection struct {
+	p       *Proxy
+	id      string // flo_<uuidv7>
+	client  *clientConn
+	binding egress.Binding
+	dst     netip.AddrPort // as the sandbox dialled it
+	host    string         // the name that dst stands for, in normal form; empty for a connection by address
+	local   bool           // to portreeve.internal
+
+	ctx    context.Context // ends with the connection; its cause says why
+	cancel context.CancelCauseFunc
+	watch  idleWatch
+	denied atomic.Pointer[judgement] // the connection is served only to say why it is refused
+	told   atomic.Bool               // that refusal was recorded
+
+	mu         sync.Mutex
+	isClosed   bool
+	removeFlow func()
+
+	// Set before the connection is handed to the HTTP server, then only read.
+	opened    bool       // TLS was opened: HTTPS instead of HTTP
+	authority string     // what Host must say, in its usual form
+	guard     *guardConn // nil on HTTP/2
+}
+
+// serve is the goroutine of one accepted connection, until it ends or is handed to the HTTP server.
+func (p *Proxy) serve(nc net.Conn) {
+	c, ok := p.bind(nc)
+	if !ok {
+		return
+	}
+	if !c.run() {
+		c.client.Close()
+	}
+}
+
+// bind settles whose connection it is. Nothing of a connection that is nobody's is read.
+func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
+	src, dst := addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
+	b, ok := p.cfg.Bindings.Lookup(src.Addr())
+	if !ok || !dst.IsValid() {
+		p.unbound.Add(1)
+		resetOnClose(nc)
+		nc.Close()
+		return nil, false
+	}
+	c := &connection{p: p, id: "flo_" + uuid.NewV7().String(), binding: b, dst: dst}
+	c.client = &clientConn{Conn: nc, owner: c}
+	c.local = p.cfg.Self != nil && dst.Addr() == p.cfg.SelfAddr.Unmap()
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	if !p.enter(c) {
+		c.cancel(errShutdown)
+		resetOnClose(nc)
+		nc.Close()
+		return nil, false
+	}
+	c.watch.start(&c.client.active, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
+	return c, true
+}
+
+// end cuts the connection at once.
+func (c *connection) end(why error) {
+	c.cancel(why)
+	resetOnClose(c.client)
+	c.client.Close()
+}
+
+// kill ends the connection because the policy no longer allows it.
+func (c *connection) kill(policies.Reason) { c.end(errRevoked) }
+
+// closed releases what is held for the connection. clientConn calls it once.
+func (c *connection) closed() {
+	c.watch.stop()
+	c.cancel(nil)
+	c.mu.Lock()
+	c.isClosed = true
+	remove := c.removeFlow
+	c.mu.Unlock()
+	if remove != nil {
+		remove()
+	}
+	if j := c.denied.Load(); j != nil && !c.told.Swap(true) {
+		_ = c.record(c.decision(layerConnect, levelAddress, *j))
+	}
+	c.p.leave(c)
+}
+
+// onClosed has remove called when the connection is closed, which may be already.
+func (c *connection) onClosed(remove func()) {
+	c.mu.Lock()
+	c.removeFlow = remove
+	closed := c.isClosed
+	c.mu.Unlock()
+	if closed {
+		remove()
+	}
+}
+
+// run takes the connection to its end, or to the HTTP server; then it returns true.
+func (c *connection) run() (handed bool) {
+	name := policies.Reason("")
+	if !c.local && c.p.cfg.Names.InRange(c.dst.Addr()) {
+		host, ok := c.p.cfg.Names.Name(c.binding.Sandbox, c.binding.Incarnation, c.dst.Addr())
+		if !ok {
+			name = policies.ReasonNoName
+		}
+		c.host = host
+	}
+	req := c.request(policies.StageConnect, 0)
+	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: req, Local: c.local, Kill: c.kill})
+	if err != nil {
+		return c.drop(judgement{req: req, v: policies.Denied(policies.ReasonBudget)})
+	}
+	c.onClosed(remove)
+	switch {
+	case c.local:
+		return c.runLocal()
+	case name != "":
+		return c.drop(judgement{req: req, v: policies.Denied(name)})
+	}
+	j := c.judge(req)
+	if !j.v.Allowed() {
+		return c.refuse(j)
+	}
+	return c.dispatch(j)
+}
+
+// use registers what is about to be judged below the connection's own flow, so that it ends alone.
+func (c *connection) use(req policies.Request, kill func(policies.Reason)) (func(), error) {
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Kill: kill})
+}
+
+func newFlowID() string { return "flo_" + uuid.NewV7().String() }
+
+// addrPort reads a TCP address, IPv4 as IPv4.
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+
+	"portreeve.dev/egress/proxy/httphead"
+	"portreeve.dev/policies"
+)
+
+// Kinds of failure after an allowing verdict, beside the dialer's own words and the reasons.
+const (
+	failRevoked = "revoked"
+	failClient  = "client_gone"
+	failTLS     = "upstream_tls"
+	failTimeout = "upstream_timeout"
+	failReset   = "upstream_reset"
+	failDial    = "dial_failed"
+	failParse   = "parse_error"
+	failUpgrade = "upstream_upgrade"
+)
+
+// failureKind names an error from a dial or a round trip; ctx is the connection's or the request's.
+func failureKind(ctx context.Context, err error) string {
+	var refused *RefusedError
+	var dial *DialError
+	var refusal *httphead.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return refused.Verdict.Reason.String()
+	case errors.As(err, &refusal):
+		return failParse
+	case errors.Is(context.Cause(ctx), errRevoked):
+		return failRevoked
+	case ctx.Err() != nil:
+		return failClient
+	case errors.As(err, &dial):
+		return dial.Kind
+	case isTLSError(err):
+		return failTLS
+	case isTimeout(err), errors.Is(err, context.DeadlineExceeded):
+		return failTimeout
+	case errors.Is(err, errNotDialled):
+		return failDial
+	}
+	return failReset
+}
+
+func isTLSError(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert *net.OpError // crypto/tls has no type for alerts
+	return errors.As(err, &certificate) || errors.As(err, &record) ||
+		errors.As(err, &alert) && (alert.Op == "remote error" || alert.Op == "local error")
+}
+
+// A failed says how a failure of the upstream is answered.
+type failed struct {
+	status int
+	code   string
+	reason policies.Reason
+}
+
+// answerTo chooses the answer for a kind of failure: refused, unreachable and silent must be told apart.
+func answerTo(err error, kind string) failed {
+	var refused *RefusedError
+	var dial *DialError
+	switch {
+	case errors.As(err, &refused):
+		return failed{http.StatusForbidden, refused.Verdict.Reason.String(), refused.Verdict.Reason}
+	case kind == failParse:
+		return failed{http.StatusBadRequest, failParse, policies.ReasonParse}
+	case kind == failRevoked:
+		return failed{http.StatusForbidden, failRevoked, policies.ReasonRevoked}
+	case kind == failTLS:
+		return failed{http.StatusBadGateway, failTLS, policies.ReasonDialFailed}
+	case errors.As(err, &dial) && dial.Resolving:
+		return failed{http.StatusBadGateway, "upstream_unresolved", policies.ReasonResolveFailed}
+	case kind == failTimeout, kind == "dial_timeout":
+		return failed{http.StatusGatewayTimeout, failTimeout, policies.ReasonTimeout}
+	case errors.As(err, &dial), kind == failDial:
+		return failed{http.StatusBadGateway, "upstream_unreachable", policies.ReasonDialFailed}
+	}
+	return failed{http.StatusBadGateway, failReset, policies.ReasonDialFailed}
+}

@@ -1,0 +1,191 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/proxy/httphead"
+)
+
+// outgoing makes the request that goes upstream: to the destination that was judged, with the path that was judged.
+// Of the client's request it takes the method, the fields, the query and the body.
+func (x *exchange) outgoing() *http.Request {
+	scheme := "http"
+	if x.c.opened {
+		scheme = "https"
+	}
+	out := &http.Request{
+		Method: x.r.Method,
+		URL:    &url.URL{Scheme: scheme, Host: x.c.authority, Opaque: x.path, RawQuery: x.query, ForceQuery: x.hasQuery && x.query == ""},
+		Host:   x.c.authority,
+		Header: x.r.Header,
+		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: x.r.ContentLength,
+		Trailer:       x.r.Trailer,
+	}
+	if x.r.ContentLength != 0 {
+		out.Body = &countedBody{x.r.Body, &x.sent}
+	}
+	return out.WithContext(x.ctx)
+}
+
+// sent is what is known of a request's body. Transports read bodies on goroutines of their own.
+type sent struct {
+	bytes   atomic.Int64
+	refusal atomic.Pointer[httphead.Refusal] // by the guard, in the middle of it
+}
+
+type countedBody struct {
+	io.ReadCloser
+	*sent
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(int64(n))
+	var refusal *httphead.Refusal
+	if err != nil && errors.As(err, &refusal) {
+		b.refusal.Store(refusal)
+	}
+	return n, err
+}
+
+// forward sends the request and passes the answer back. The decision is recorded already, and closed here in every case.
+func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisions.Decision) {
+	var end Closing
+	defer func() {
+		end.BytesOut, end.Duration = x.sent.bytes.Load(), time.Since(x.begun)
+		if end.Addr = j.req.Addr; j.req.Host != "" {
+			end.Addr = pool.last()
+		}
+		x.c.complete(d, end)
+	}()
+	if out.Body != nil {
+		// An early answer must not leave the transport reading the body while the server reads it too.
+		defer out.Body.Close()
+	}
+	t := x.c.target(j)
+	out = out.WithContext(context.WithValue(out.Context(), exchangeTargetKey{}, &t))
+	resp, err := pool.transport.RoundTrip(out)
+	if err != nil {
+		x.fail(err, j, d, &end)
+		return
+	}
+	defer resp.Body.Close()
+	end.Status = resp.StatusCode
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		x.upgrade(resp, j, d, &end)
+		return
+	}
+	if resp.StatusCode < 200 {
+		x.fail(errBadAnswer, j, d, &end)
+		return
+	}
+	x.head(resp)
+	end.BytesIn, err = x.body(resp)
+	if err != nil {
+		end.Error = failureKind(x.ctx, err)
+		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
+	}
+	x.trailers(resp)
+}
+
+var errBadAnswer = errors.New("an answer that makes no sense")
+
+// fail answers a request that got no answer.
+func (x *exchange) fail(err error, j judgement, d *decisions.Decision, end *Closing) {
+	end.Error = failureKind(x.ctx, err)
+	if refusal := x.sent.refusal.Load(); refusal != nil {
+		err, end.Error = refusal, failParse
+	}
+	if end.Error == failClient {
+		panic(http.ErrAbortHandler)
+	}
+	x.p.cfg.Log.Debug("forwarding a request", "err", err, "sandbox", x.c.binding.Sandbox)
+	x.answer(j, answerTo(err, end.Error), d.ID)
+}
+
+// head passes the answer's head back as it came, without what belongs to the upstream connection.
+func (x *exchange) head(resp *http.Response) {
+	removeHopByHop(resp.Header)
+	h := x.w.Header()
+	for field, values := range resp.Header {
+		h[field] = values
+	}
+	for _, field := range []string{"Content-Type", "Date"} {
+		if _, ok := h[field]; !ok {
+			h[field] = nil // else the server adds its own
+		}
+	}
+	if resp.ContentLength >= 0 && len(h["Content-Length"]) > 0 {
+		h["Content-Length"] = []string{strconv.FormatInt(resp.ContentLength, 10)}
+	} else {
+		delete(h, "Content-Length")
+	}
+	if len(resp.Trailer) > 0 {
+		names := make([]string, 0, len(resp.Trailer))
+		for name := range resp.Trailer {
+			names = append(names, name)
+		}
+		h["Trailer"] = []string{strings.Join(names, ", ")}
+		if x.r.ProtoMajor == 1 {
+			delete(h, "Content-Length") // HTTP/1 has trailers behind chunks only
+		}
+	}
+	x.w.WriteHeader(resp.StatusCode)
+}
+
+// body copies the answer. What has no announced end is flushed piece by piece: events, streams, gRPC.
+func (x *exchange) body(resp *http.Response) (n int64, err error) {
+	control := http.NewResponseController(x.w)
+	streaming := resp.ContentLength < 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	if streaming {
+		_ = control.Flush() // the head too must not wait for the first event
+	}
+	buf := buffers.large.Get().(*[32 << 10]byte)
+	defer buffers.large.Put(buf)
+	for {
+		m, err := resp.Body.Read(buf[:])
+		if m > 0 {
+			w, werr := x.w.Write(buf[:m])
+			n += int64(w)
+			if werr != nil {
+				return n, werr
+			}
+			if streaming {
+				if err := control.Flush(); err != nil {
+					return n, err
+				}
+			}
+		}
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// trailers passes on what came behind the body, also what was not announced.
+func (x *exchange) trailers(resp *http.Response) {
+	if len(resp.Trailer) == 0 {
+		return
+	}
+	h := x.w.Header()
+	announced := h.Get("Trailer")
+	for name, values := range resp.Trailer {
+		if !hasToken([]string{announced}, strings.ToLower(name)) {
+			name = http.TrailerPrefix + name
+		}
+		h[name] = values
+	}
+}

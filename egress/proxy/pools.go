@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"portreeve.dev/egress/decisions"
+)
+
+// A poolKey is everything that two requests must share to share an upstream connection. Two sandboxes never do, nor two
+// incarnations, nor requests that carry different secrets, nor one that may use an exemption of the floor and one that may not.
+type poolKey struct {
+	sandbox     string
+	incarnation uint64
+	host        string
+	addr        netip.Addr
+	port        uint16
+	opened      bool
+	named       bool
+	secrets     string
+}
+
+// pools keeps the upstream connections, at most a number of pools.
+type pools struct {
+	p     *Proxy
+	mu    sync.Mutex
+	byKey *lru.Cache[poolKey, *pool]
+}
+
+func newPools(p *Proxy) (*pools, error) {
+	byKey, err := lru.NewWithEvict(p.cfg.Limits.Upstreams, func(_ poolKey, up *pool) { up.transport.CloseIdleConnections() })
+	return &pools{p: p, byKey: byKey}, err
+}
+
+// get returns the pool for a judged request. Its connections were dialled for earlier judgements, so the addresses that they
+// go to are judged again; where one is no longer allowed the pool is left, and the dialer chooses anew.
+func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
+	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, j.req.Port, c.opened, j.v.Named, versions(uses)}
+	s.mu.Lock()
+	up, ok := s.byKey.Get(key)
+	s.mu.Unlock()
+	if ok && up.allowed(c, j) {
+		return up
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, still := s.byKey.Peek(key); still {
+		if have != up { // somebody else was faster
+			return have
+		}
+		s.byKey.Remove(key) // closes what is idle
+	}
+	up = newPool(s.p, c, j)
+	s.byKey.Add(key, up)
+	return up
+}
+
+func (s *pools) close() { s.byKey.Purge() }
+
+// versions spells out which secrets a request carries.
+func versions(uses []decisions.Use) string {
+	if len(uses) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, u := range uses {
+		b.WriteString(u.Secret + ":" + strconv.FormatInt(u.Version, 10) + ":" + u.Place + ";")
+	}
+	return b.String()
+}
+
+// A pool is the upstream connections of one key.
+type pool struct {
+	p         *Proxy
+	transport *http.Transport
+	port      uint16
+
+	mu    sync.Mutex
+	addrs []netip.Addr // that were judged and dialled for this pool, in order
+}
+
+// errNotDialled marks an error that came before there was an upstream.
+var errNotDialled = errors.New("not dialled")
+
+func newPool(p *Proxy, c *connection, j judgement) *pool {
+	up := &pool{p: p, port: j.req.Port}
+	up.transport = &http.Transport{
+		DialContext:            up.dial,
+		DisableCompression:     true, // the answer goes on as it came
+		MaxIdleConnsPerHost:    p.cfg.Limits.IdlePerPool,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  p.cfg.Timeouts.Response,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: p.cfg.Limits.ResponseHeader,
+		ForceAttemptHTTP2:      c.opened,
+	}
+	if c.opened {
+		name := j.req.Host
+		if name == "" {
+			name = j.req.Addr.String()
+		}
+		up.transport.TLSClientConfig = &tls.Config{
+			ServerName: name, RootCAs: p.cfg.UpstreamRoots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(4),
+		}
+	}
+	return up
+}
+
+type exchangeTargetKey struct{}
+
+// dial connects to what was judged. The address that the transport passes is made from the request and is not looked at.
+func (up *pool) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	t, ok := ctx.Value(exchangeTargetKey{}).(*Target)
+	if !ok {
+		return nil, errNotDialled
+	}
+	ctx, cancel := context.WithTimeout(ctx, up.p.cfg.Timeouts.Dial)
+	defer cancel()
+	nc, addr, err := up.p.cfg.Dialer.Dial(ctx, *t)
+	if err != nil {
+		return nil, errors.Join(errNotDialled, err)
+	}
+	up.add(addr)
+	return nc, nil
+}
+
+const maxAddresses = 16 // of one pool
+
+func (up *pool) add(addr netip.Addr) {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	if n := len(up.addrs); n > 0 && up.addrs[n-1] == addr {
+		return
+	}
+	up.addrs = append(up.addrs[:len(up.addrs):len(up.addrs)], addr) // readers hold the old slice
+}
+
+// allowed asks about every address that a connection of the pool may go to.
+func (up *pool) allowed(c *connection, j judgement) bool {
+	if j.req.Host == "" {
+		return true
+	}
+	up.mu.Lock()
+	addrs := up.addrs
+	up.mu.Unlock()
+	if len(addrs) > maxAddresses {
+		return false
+	}
+	for _, a := range addrs {
+		if !c.judgeAddress(j.req, a).Allowed() {
+			return false
+		}
+	}
+	return true
+}
+
+// last is the address dialled last.
+func (up *pool) last() netip.Addr {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	if len(up.addrs) == 0 {
+		return netip.Addr{}
+	}
+	return up.addrs[len(up.addrs)-1]
+}

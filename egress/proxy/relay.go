@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"portreeve.dev/policies"
+)
+
+const (
+	relayBuffer = 4 << 10  // while little moves: an idle relay should hold little
+	spliceAfter = 64 << 10 // then the kernel moves the bytes, at the price of a pipe
+	spliceChunk = 1 << 20
+)
+
+// relayRaw serves a connection that is not looked into: record, dial at once, move bytes.
+func (c *connection) relayRaw(allowed policies.Protocol) (handed bool) {
+	protocol := policies.Postgres
+	if allowed.Has(policies.TCP) {
+		protocol = policies.TCP
+	} else if allowed.Has(policies.SSH) {
+		protocol = policies.SSH
+	}
+	req := c.request(policies.StageConnect, protocol)
+	remove, err := c.use(req, c.kill)
+	if err != nil {
+		return c.drop(judgement{req: req}.deny(policies.ReasonBudget))
+	}
+	defer remove()
+	j := c.judge(req)
+	if !j.v.Allowed() {
+		return c.drop(j)
+	}
+	c.relay(levelAddress, j, nil)
+	return false
+}
+
+// relay records the verdict, dials and moves bytes until both sides are done. hello is what was read of a TLS client.
+func (c *connection) relay(level string, j judgement, hello []byte) {
+	begun := time.Now()
+	d := c.decision(layerConnect, level, j)
+	if c.record(d) != nil {
+		resetOnClose(c.client)
+		return
+	}
+	up, addr, err := c.dial(c.ctx, c.target(j))
+	end := Closing{Addr: addr}
+	if err != nil {
+		end.Error, end.Duration = c.failure(err), time.Since(begun)
+		c.complete(d, end)
+		c.answerFailure(err, hello != nil)
+		return
+	}
+	defer up.Close()
+	c.move(up, &end)
+	end.Duration = time.Since(begun)
+	c.complete(d, end)
+}
+
+// dial bounds the dialer in time.
+func (c *connection) dial(ctx context.Context, t Target) (net.Conn, netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Timeouts.Dial)
+	defer cancel()
+	return c.p.cfg.Dialer.Dial(ctx, t)
+}
+
+// answerFailure tells a client that its allowed connection failed.
+func (c *connection) answerFailure(err error, isTLS bool) {
+	var refused *RefusedError
+	switch {
+	case !isTLS:
+		resetOnClose(c.client)
+	case errors.As(err, &refused):
+		c.alert(alertAccessDenied)
+	default:
+		c.alert(alertInternalError)
+	}
+}
+
+// move copies both ways. Each direction ends with a FIN to its target, so that a half-closed connection goes on; an error
+// in one ends both. It returns once both are done.
+func (c *connection) move(up net.Conn, end *Closing) {
+	stop := context.AfterFunc(c.ctx, func() { resetOnClose(up); up.Close() })
+	defer stop()
+	var inErr, outErr error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		end.BytesIn, inErr = c.pipe(c.client, up)
+		c.half(up, inErr)
+	})
+	end.BytesOut, outErr = c.pipe(up, c.client)
+	c.half(up, outErr)
+	wg.Wait()
+	end.Error = c.moved(errors.Join(inErr, outErr))
+}
+
+// half ends everything after a failed direction.
+func (c *connection) half(up net.Conn, err error) {
+	if err == nil {
+		return
+	}
+	resetOnClose(up)
+	up.Close()
+	resetOnClose(c.client)
+	c.client.Close()
+}
+
+// moved names how a relay ended.
+func (c *connection) moved(err error) string {
+	if cause := context.Cause(c.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause.Error()
+	}
+	if err != nil {
+		return "reset"
+	}
+	return ""
+}
+
+// pipe copies src to dst until the end of src, which it passes on as FIN.
+func (c *connection) pipe(dst, src net.Conn) (n int64, err error) {
+	n, err = c.copySmall(dst, src)
+	if err == nil {
+		var more int64
+		more, err = c.splice(dst, src)
+		n += more
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	if err == nil {
+		err = ignoreClosed(closeWrite(dst))
+	}
+	return n, err
+}
+
+// copySmall moves the first bytes by hand. io.EOF is the end of src, nil means that there is much to move.
+func (c *connection) copySmall(dst, src net.Conn) (moved int64, err error) {
+	buf := buffers.small.Get().(*[relayBuffer]byte)
+	defer buffers.small.Put(buf)
+	for moved < spliceAfter {
+		n, err := src.Read(buf[:])
+		if n > 0 {
+			c.client.touch(n)
+			m, err := dst.Write(buf[:n])
+			moved += int64(m)
+			if err != nil {
+				return moved, err
+			}
+		}
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// splice moves the rest, in the kernel if both are TCP. Such a copy doesn't show what it moves before it returns, so it is
+// made to return now and then.
+func (c *connection) splice(dst, src net.Conn) (moved int64, err error) {
+	to, from := io.Writer(dst), io.Reader(src)
+	if a, b := tcpOf(dst), tcpOf(src); a != nil && b != nil && len(c.client.peeked) == 0 {
+		to, from = a, b
+	}
+	pause := c.p.cfg.Timeouts.Idle / 8
+	defer src.SetReadDeadline(time.Time{})
+	for {
+		_ = src.SetReadDeadline(time.Now().Add(pause))
+		n, err := io.Copy(to, io.LimitReader(from, spliceChunk))
+		moved += n
+		c.client.touch(int(n))
+		switch {
+		case err != nil && isTimeout(err) && c.ctx.Err() == nil:
+		case err != nil:
+			return moved, err
+		case n < spliceChunk:
+			return moved, io.EOF
+		}
+	}
+}
+
+func ignoreClosed(err error) error {
+	var op *net.OpError
+	if errors.Is(err, net.ErrClosed) || errors.As(err, &op) && op.Op == "close" { // ENOTCONN: the other side is gone
+		return nil
+	}
+	return err
+}
+
+// buffers are shared by all copies.
+var buffers = struct{ small, large sync.Pool }{
+	small: sync.Pool{New: func() any { return new([relayBuffer]byte) }},
+	large: sync.Pool{New: func() any { return new([32 << 10]byte) }},
+}
+
+// failure names why there is no upstream.
+func (c *connection) failure(err error) string { return failureKind(c.ctx, err) }

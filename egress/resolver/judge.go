@@ -1,0 +1,103 @@
+package resolver
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/policies"
+	"portreeve.dev/policies/hostname"
+)
+
+// An outcome is a verdict that was recorded, with what follows from it.
+type outcome struct {
+	verdict policies.Verdict
+	addr    netip.Addr // the synthetic one, if allowed
+	id      string     // of the decision
+}
+
+// resolve judges the name, gives it its address and records both. raw is the name as asked.
+func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw string) outcome {
+	host, err := hostname.Normalize(raw)
+	if err != nil {
+		return s.record(ctx, b, x, outcome{verdict: policies.Denied(policies.ReasonHostInvalid)}, subject{})
+	}
+	if host == Self {
+		return outcome{verdict: policies.Verdict{Action: policies.Allow, Reason: policies.ReasonAllowed}, addr: s.cfg.Names.Self()}
+	}
+	v, revision := s.judge(b, host)
+	o := outcome{verdict: v}
+	if v.Allowed() {
+		o.addr, err = s.cfg.Names.AddressWithin(b.Sandbox, b.Incarnation, host, s.cfg.DistinctNames, s.cfg.NameBytes)
+		if err != nil {
+			o.verdict = policies.Denied(policies.ReasonBudget)
+			host = "" // one line about the budget, not one per name
+		}
+	}
+	return s.record(ctx, b, x, o, subject{host: host, revision: revision})
+}
+
+// judge asks the floor, then the policy.
+func (s *Server) judge(b egress.Binding, host string) (policies.Verdict, uint64) {
+	if v := s.cfg.Floor().JudgeHost(host); !v.Allowed() {
+		return v, 0
+	}
+	snapshot, revision, err := s.cfg.Policies.Snapshot(b)
+	if err != nil || revision < b.MinRevision {
+		return policies.Denied(policies.ReasonStalePolicy), revision
+	}
+	return snapshot.Evaluate(&policies.Request{Stage: policies.StageName, Host: host, Now: s.cfg.Now()}), revision
+}
+
+// A subject is what a decision is about.
+type subject struct {
+	host     string
+	addr     netip.Addr
+	revision uint64
+}
+
+// record writes the outcome down, once per window; if it can't, the outcome becomes a denial.
+func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome, about subject) outcome {
+	v := o.verdict
+	key := verdictKey{host: about.host, action: v.Action, reason: v.Reason, rule: v.Rule, revision: about.revision}
+	now := s.cfg.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout)
+	defer cancel()
+	id, err := x.once(ctx, key, now, s.cfg.Coalesce, func() (string, error) {
+		d, err := decision(b, v, about, now)
+		if err != nil {
+			return "", err
+		}
+		return d.ID, s.cfg.Recorder.Record(ctx, d)
+	})
+	if err != nil {
+		s.stats.unrecorded.Add(1)
+		s.complain.Do(func() {
+			s.cfg.Log.Warn("name not answered, its decision can't be recorded", "sandbox", b.Sandbox, "err", err)
+		})
+		return outcome{verdict: policies.Denied(policies.ReasonRecordFailed)}
+	}
+	o.id = id
+	return o
+}
+
+func decision(b egress.Binding, v policies.Verdict, about subject, now time.Time) (*decisions.Decision, error) {
+	id, err := decisions.NewID()
+	if err != nil {
+		return nil, err
+	}
+	d := &decisions.Decision{ID: id, Time: now.UTC(), Org: b.Org, Sandbox: b.Sandbox, Incarnation: b.Incarnation, Layer: "dns",
+		Verdict: v.Action.String(), Reason: v.Reason.String(), Rule: v.Rule, RuleLayer: v.Layer, Revision: about.revision, Version: v.Version,
+		Host: about.host, Protocol: "dns"}
+	if about.addr.IsValid() {
+		d.Addr = about.addr.String()
+	}
+	if !v.Allowed() {
+		if d.Guidance = v.Message; d.Guidance == "" {
+			d.Guidance = v.Reason.Guidance()
+		}
+	}
+	return d, nil
+}

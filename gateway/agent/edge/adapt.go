@@ -1,0 +1,111 @@
+package edge
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/dial"
+	"portreeve.dev/egress/flows"
+	"portreeve.dev/egress/proxy"
+	"portreeve.dev/egress/resolver"
+	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/role"
+	"portreeve.dev/policies"
+)
+
+// The proxy declares what it needs; here the parts that do it are made to fit.
+
+// fresh is the feed with the proxy's own word for staleness.
+type fresh struct{ *feed.Holder }
+
+func (f fresh) Snapshot(b egress.Binding) (*policies.Snapshot, uint64, error) {
+	s, revision, err := f.Holder.Snapshot(b)
+	if errors.Is(err, feed.ErrStale) || errors.Is(err, feed.ErrRevision) {
+		err = errors.Join(proxy.ErrStalePolicy, err)
+	}
+	return s, revision, err
+}
+
+type names struct{ *resolver.Names }
+
+func (n names) InRange(addr netip.Addr) bool { return n.Contains(addr) }
+
+type dialer struct{ *dial.Dialer }
+
+func (d dialer) Dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr, error) {
+	conn, done, err := d.Dialer.Dial(ctx, dial.Target{Org: t.Org, Host: t.Host, Addr: t.Addr, Port: t.Port, Named: t.Named, Address: t.Address, Alias: t.Alias})
+	var refused *dial.Refused
+	var failed *dial.Error
+	switch {
+	case errors.As(err, &refused):
+		err = &proxy.RefusedError{Verdict: refused.Verdict}
+	case errors.As(err, &failed):
+		err = &proxy.DialError{Kind: string(failed.Kind), Resolving: failed.Kind.Resolving(), Err: err}
+	}
+	return conn, done.Addr, err
+}
+
+type flowTable struct{ *flows.Table }
+
+func (t flowTable) Add(f proxy.Flow) (func(), error) {
+	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Started: time.Now(), Kill: f.Kill,
+		Within: f.Parent, Local: f.Local})
+}
+
+// recorder remembers what is open, so that it can be closed by its id.
+type recorder struct {
+	spool *decisions.Spool
+	log   *slog.Logger
+	open  sync.Map // id to *decisions.Decision
+}
+
+func newRecorder(spool *decisions.Spool, log *slog.Logger) *recorder {
+	return &recorder{spool: spool, log: log}
+}
+
+func (r *recorder) Record(ctx context.Context, d *decisions.Decision) error {
+	if err := r.spool.Record(ctx, d); err != nil {
+		return err
+	}
+	if d.Verdict == policies.Allow.String() {
+		kept := *d
+		r.open.Store(d.ID, &kept)
+	}
+	return nil
+}
+
+func (r *recorder) Close(ctx context.Context, id string, end proxy.Closing) {
+	v, ok := r.open.LoadAndDelete(id)
+	if !ok {
+		return
+	}
+	d := v.(*decisions.Decision)
+	if end.Addr.IsValid() {
+		d.Addr = end.Addr.String()
+	}
+	err := r.spool.CloseFlow(ctx, d, decisions.Closing{Status: end.Status, BytesIn: end.BytesIn, BytesOut: end.BytesOut,
+		DurationMS: end.Duration.Milliseconds(), Error: end.Error})
+	if err != nil {
+		r.log.Warn("a decision could not be closed", "err", err, "decision", id)
+	}
+}
+
+// upstreamRoots are the machine's roots and the configured ones, read before the cage.
+func upstreamRoots(start role.EdgeStart) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(start.SystemRoots))
+	for _, pem := range start.UpstreamCA {
+		if !pool.AppendCertsFromPEM([]byte(pem)) {
+			return nil, errors.New("egress.upstream_ca: a file holds no usable certificate")
+		}
+	}
+	return pool, nil
+}

@@ -1,0 +1,149 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/dial"
+	"portreeve.dev/egress/flows"
+	"portreeve.dev/egress/proxy"
+	"portreeve.dev/egress/resolver"
+	"portreeve.dev/gateway/agent/cage"
+	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/link"
+	"portreeve.dev/gateway/role"
+	"portreeve.dev/policies"
+)
+
+// An Edge is the state of the process. Its parts are set by start, before any link.
+type Edge struct {
+	log      *slog.Logger
+	node     *child.Sibling
+	control  *child.Sibling
+	bindings *egress.Bindings
+	names    *resolver.Names
+	holder   *feed.Holder
+	spool    *decisions.Spool
+	flows    *flows.Table
+	dialer   *dial.Dialer
+	resolver *resolver.Server
+	proxy    *proxy.Proxy
+
+	caged   atomic.Bool
+	serving atomic.Bool
+	running sync.WaitGroup
+}
+
+// Run is the life of the process.
+func Run(ctx context.Context) error {
+	e := &Edge{log: slog.New(slog.NewJSONHandler(os.Stderr, nil)), bindings: egress.NewBindings()}
+	e.node = &child.Sibling{Mux: link.NewMux()}
+	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship}
+	err := child.Run(ctx, child.Spec{
+		Start:    e.start,
+		Stop:     e.stop,
+		Siblings: map[string]*child.Sibling{"node": e.node, "control": e.control},
+	})
+	e.running.Wait()
+	return err
+}
+
+func (e *Edge) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
+	var start role.EdgeStart
+	if err := json.Unmarshal(raw, &start); err != nil {
+		return nil, nil, err
+	}
+	if err := e.build(start); err != nil {
+		return nil, nil, err
+	}
+	report, err := cage.Enter(cage.Config{Role: cage.Edge, ReadWrite: []string{start.Dir}, InsecureWithoutLandlock: start.Uncaged})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := report.SelfCheck(); err != nil {
+		return nil, nil, err
+	}
+	e.caged.Store(true)
+	e.log.Info("edge serves", "landlock_abi", report.LandlockABI)
+	e.running.Go(func() { e.flows.Run(ctx) })
+	return struct{}{}, nil, nil
+}
+
+// build makes the parts; it runs before the cage, which lets nothing be read afterwards.
+func (e *Edge) build(start role.EdgeStart) (err error) {
+	dir := filepath.Join(start.Dir, "spool")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the spool: %w", err)
+	}
+	if e.spool, err = decisions.Open(dir, decisions.Config{}); err != nil {
+		return err
+	}
+	if e.names, err = resolver.NewNames(resolver.NamesConfig{Range: start.Synthetic, PerSandbox: start.Limits.Names, OnAdd: e.tellName}); err != nil {
+		return err
+	}
+	e.holder = feed.NewHolder(policies.FloorConfig{Hard: start.Hard}, e.policyChanged)
+	if e.dialer, err = newDialer(start); err != nil {
+		return err
+	}
+	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, PerSandbox: start.Limits.Connections}); err != nil {
+		return err
+	}
+	e.resolver, err = resolver.New(resolver.Config{
+		Bindings: e.bindings, Policies: e.holder, Recorder: e.spool, Names: e.names, Floor: e.holder.Floor,
+		DistinctNames: start.Limits.Names, Log: e.log,
+	})
+	if err != nil {
+		return err
+	}
+	roots, err := upstreamRoots(start)
+	if err != nil {
+		return err
+	}
+	e.proxy, err = proxy.New(proxy.Config{
+		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: newRecorder(e.spool, e.log),
+		Dialer: dialer{e.dialer}, Flows: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
+	})
+	e.registerNode()
+	e.holder.Register(e.control.Mux)
+	return err
+}
+
+func newDialer(start role.EdgeStart) (*dial.Dialer, error) {
+	config := dial.Config{}
+	for _, s := range start.UpstreamDNS {
+		addr, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return nil, fmt.Errorf("egress.upstream_dns: %w", err)
+		}
+		config.Servers = append(config.Servers, addr)
+	}
+	if len(config.Servers) == 0 {
+		return nil, errors.New("no DNS resolver is known: name one under egress.upstream_dns in the configuration")
+	}
+	return dial.New(config, nil) // under no floor until the first policy
+}
+
+// policyChanged puts what hangs on the policy under the newest one.
+func (e *Edge) policyChanged() {
+	e.dialer.SetFloor(e.holder.Floor())
+	if n := e.flows.Rejudge(); n > 0 {
+		e.log.Info("a policy change ended flows", "flows", n)
+	}
+}
+
+// stop lets live requests end while the supervisor waits.
+func (e *Edge) stop(ctx context.Context) error {
+	err := e.proxy.Shutdown(ctx)
+	return errors.Join(err, e.spool.Close())
+}

@@ -1,0 +1,121 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/egress/resolver"
+	"portreeve.dev/gateway/link"
+	"portreeve.dev/gateway/role"
+	"portreeve.dev/policies"
+)
+
+// registerNode is what the node may ask.
+func (e *Edge) registerNode() {
+	mux := e.node.Mux
+	link.Handle(mux, role.EdgeSync, func(_ context.Context, s role.Sync) (role.EdgeHello, error) { return e.sync(s) })
+	link.HandleFiles(mux, role.EdgeSockets, func(_ context.Context, _ struct{}, files []*os.File) (struct{}, []*os.File, error) {
+		return struct{}{}, nil, e.serve(files)
+	})
+	link.Handle(mux, role.EdgeBind, func(_ context.Context, b egress.Binding) (struct{}, error) {
+		return struct{}{}, e.bindings.Bind(b)
+	})
+	link.Handle(mux, role.EdgeUnbind, func(_ context.Context, u role.Unbind) (struct{}, error) {
+		e.unbind(u)
+		return struct{}{}, nil
+	})
+}
+
+// sync takes the node's table as the truth about addresses, and adds its names to ours.
+func (e *Edge) sync(s role.Sync) (role.EdgeHello, error) {
+	live := make(map[string]bool, len(s.Bindings))
+	for _, b := range s.Bindings {
+		live[b.Sandbox] = true
+	}
+	for _, b := range e.bindings.All() {
+		if !live[b.Sandbox] {
+			e.unbind(role.Unbind{Sandbox: b.Sandbox, Addr: b.Addr})
+		}
+	}
+	entries := make([]resolver.Entry, 0, len(s.Names))
+	for _, n := range s.Names {
+		entries = append(entries, resolver.Entry{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Name: n.Host, Addr: n.Addr})
+	}
+	if err := e.names.Import(entries); err != nil {
+		return role.EdgeHello{}, err
+	}
+	for _, b := range s.Bindings {
+		if err := e.bindings.Bind(b); err != nil {
+			return role.EdgeHello{}, err
+		}
+	}
+	hello := role.EdgeHello{Serving: e.serving.Load()}
+	for _, n := range e.names.Export() {
+		hello.Names = append(hello.Names, role.Name{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Host: n.Name, Addr: n.Addr})
+	}
+	return hello, nil
+}
+
+// unbind takes an address away and ends what is open on it.
+func (e *Edge) unbind(u role.Unbind) {
+	if !e.bindings.Unbind(u.Sandbox, u.Addr) {
+		return
+	}
+	e.flows.KillSandbox(u.Sandbox, policies.ReasonUnbound)
+	e.resolver.Drop(u.Sandbox)
+	e.names.Drop(u.Sandbox)
+}
+
+// serve takes the sockets of the edge netns: TCP, DNS over UDP, DNS over TCP.
+func (e *Edge) serve(files []*os.File) error {
+	defer func() {
+		for _, f := range files {
+			f.Close() // the listeners made of them have copies of their own
+		}
+	}()
+	if !e.caged.Load() {
+		return errors.New("edge is not in its cage yet")
+	}
+	if len(files) != 3 {
+		return fmt.Errorf("edge takes three sockets, not %d", len(files))
+	}
+	if e.serving.Swap(true) {
+		return errors.New("edge has its sockets already")
+	}
+	tcp, err := net.FileListener(files[0])
+	if err != nil {
+		return fmt.Errorf("taking the TCP socket: %w", err)
+	}
+	packets, err := net.FilePacketConn(files[1])
+	if err != nil {
+		return fmt.Errorf("taking the UDP socket: %w", err)
+	}
+	udp, ok := packets.(*net.UDPConn)
+	if !ok {
+		return errors.New("taking the UDP socket: it is none")
+	}
+	dns, err := net.FileListener(files[2])
+	if err != nil {
+		return fmt.Errorf("taking the TCP socket for DNS: %w", err)
+	}
+	e.running.Go(func() { e.logEnd("resolver", e.resolver.Serve(context.Background(), udp, dns)) })
+	e.running.Go(func() { e.logEnd("proxy", e.proxy.Serve(context.Background(), tcp)) })
+	return nil
+}
+
+func (e *Edge) logEnd(part string, err error) {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		e.log.Error("a part of the edge ended", "part", part, "err", err)
+	}
+}
+
+// tellName hands a new name to the node; what it wrote outlives this process. A node that was gone asks for all names again (sync).
+func (e *Edge) tellName(n resolver.Entry) {
+	if conn := e.node.Now(); conn != nil {
+		conn.Notify(role.EdgeName, role.Name{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Host: n.Name, Addr: n.Addr})
+	}
+}

@@ -1,0 +1,18 @@
+// Package inward is the inward process: it lives inside the edge netns, speaks with the init of each sandbox, and carries
+// control's operations to it.
+//
+//	err := inward.Run(ctx) // cmd/portreeve-edge inward
+//
+// # Security invariants
+//
+//   - IN-1: nothing of an init is read before the process is in its cage (TestBindIsRefusedOutsideTheCage).
+//   - IN-2: an operation reaches only the sandbox that it names, and only while that is bound (TestOperationNeedsABoundSandbox).
+//
+// # Not here
+//
+// What init says is believed by nobody: nodes/guest decodes, checks and encodes anew each frame.
+//
+// # Failure
+//
+// With inward gone, operations end and sandboxes go on; their inits dial the next one.
+package inward

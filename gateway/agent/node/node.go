@@ -1,0 +1,223 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"portreeve.dev/egress/kernel"
+	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/link"
+	"portreeve.dev/gateway/role"
+	"portreeve.dev/nodes"
+	"portreeve.dev/nodes/cgroup"
+	"portreeve.dev/nodes/images"
+	"portreeve.dev/nodes/netns"
+	"portreeve.dev/nodes/runsc"
+)
+
+// An Agent is the state of the process. Its parts are set by start, before any link.
+type Agent struct {
+	log     *slog.Logger
+	edge    *child.Sibling
+	inward  *child.Sibling
+	control *child.Sibling
+
+	setup   role.NodeStart
+	netns   *netns.Edge
+	network *network
+	images  *images.Store
+	groups  *cgroup.Tree
+	nodes   *nodes.Node
+	events  chan role.Event
+	names   *names
+	wire    *wire
+	base    context.CancelFunc
+}
+
+// Run is the life of the process.
+func Run(ctx context.Context) error {
+	a := &Agent{log: slog.New(slog.NewJSONHandler(os.Stderr, nil)), names: newNames(), events: make(chan role.Event, 1024)}
+	a.edge = &child.Sibling{Mux: link.NewMux(), Up: a.meetEdge, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
+	a.inward = &child.Sibling{Mux: link.NewMux(), Up: a.meetInward, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
+	a.control = &child.Sibling{Mux: link.NewMux(), Up: a.tellEvents, Limits: link.Limits{Frame: 1 << 20}}
+	a.registerEdge()
+	a.registerControl()
+	return child.Run(ctx, child.Spec{
+		Start:    a.start,
+		Stop:     a.stop,
+		Siblings: map[string]*child.Sibling{"edge": a.edge, "inward": a.inward, "control": a.control},
+	})
+}
+
+func (a *Agent) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
+	if err := json.Unmarshal(raw, &a.setup); err != nil {
+		return nil, nil, err
+	}
+	if err := a.build(); err != nil {
+		return nil, nil, err
+	}
+	if err := a.takeOver(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := a.prepareImages(ctx); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.Open(netns.Path(a.netns.Name))
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the edge netns: %w", err)
+	}
+	return role.NodeReady{EdgeNetns: a.netns.Name, RunscRoot: a.runscRoot()}, []*os.File{f}, nil
+}
+
+func (a *Agent) dir(parts ...string) string {
+	return filepath.Join(append([]string{a.setup.StateDir, "node"}, parts...)...)
+}
+
+func (a *Agent) runscRoot() string { return a.dir("runsc") }
+
+// wallTable is ours in the machine's own netns: other installations have other names.
+func (a *Agent) wallTable() string { return "portreeve_" + a.setup.Instance }
+
+// build makes the netns, the rules and the parts, in this order: the rules stand before anything could use them.
+func (a *Agent) build() error {
+	edge, found, err := openEdge("portreeve-" + a.setup.Instance)
+	if err != nil {
+		return err
+	}
+	a.netns = edge
+	if err := kernel.WriteEdgeTable(edge.Fd(), kernel.EdgeOptions{KeepBound: found && a.setup.Adopt}); err != nil {
+		return err
+	}
+	if err := edge.Check(); err != nil {
+		return err
+	}
+	ours := []netip.Prefix{a.setup.Addresses, a.setup.Synthetic}
+	if err := kernel.WriteWall(kernel.CurrentNetns, a.wallTable(), a.setup.EdgeUID, ours); err != nil {
+		return err
+	}
+	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses})
+	if err != nil {
+		return err
+	}
+	a.network = newNetwork(edge, addresses, "pr"+a.setup.Instance+"-", a.log)
+	a.wire = &wire{edge: a.edge, inward: a.inward}
+	driver, err := runsc.New(runsc.Config{Binary: a.setup.Runsc, Root: a.runscRoot(), Upper: a.dir("upper")})
+	if err != nil {
+		return err
+	}
+	if a.groups, err = cgroup.Open(a.setup.Instance); err != nil {
+		return err
+	}
+	if a.images, err = images.Open(images.Config{Dir: filepath.Join(a.setup.StateDir, "images"), Log: a.log}); err != nil {
+		return err
+	}
+	a.nodes, err = nodes.New(nodes.Config{
+		StateDir: a.setup.StateDir, Instance: a.setup.Instance, Init: a.setup.Init, Probe: a.setup.Probe, Driver: driver, Network: a.network,
+		Firewall: kernel.NewBound(edge.Fd()), Wire: a.wire, Images: a.images, Cgroups: a.groups, Events: a.keepEvent, Log: a.log,
+	})
+	return err
+}
+
+func openEdge(name string) (*netns.Edge, bool, error) {
+	edge, created, err := netns.OpenEdge(name)
+	return edge, !created, err
+}
+
+// takeOver keeps what an earlier node left, or removes it.
+func (a *Agent) takeOver(ctx context.Context) error {
+	if !a.setup.Adopt {
+		return a.nodes.Purge(ctx)
+	}
+	a.wire.adopting(true) // edge and inward are told with their first message
+	defer a.wire.adopting(false)
+	adopted, err := a.nodes.Adopt(ctx)
+	if err == nil {
+		a.log.Info("sandboxes adopted", "sandboxes", len(adopted))
+	}
+	return err
+}
+
+// prepareImages imports tiny now and builds base beside the work, where it is wanted.
+func (a *Agent) prepareImages(ctx context.Context) error {
+	if _, err := a.images.Resolve("tiny"); err != nil {
+		f, err := os.Open(a.setup.TinyImage)
+		if err != nil {
+			return fmt.Errorf("opening the image tiny: %w", err)
+		}
+		defer f.Close()
+		if _, err := a.images.Import(ctx, "tiny", f); err != nil {
+			return err
+		}
+	}
+	if !a.setup.Base {
+		return nil
+	}
+	if _, err := a.images.Resolve("base"); err == nil {
+		return nil
+	}
+	building, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.base = cancel
+	if err := a.images.StartBase(building); err != nil {
+		a.log.Warn("the image base can't be built here; tiny is there", "err", err)
+	}
+	return nil
+}
+
+// stop ends the sandboxes where they end with the run.
+func (a *Agent) stop(ctx context.Context) error {
+	if a.base != nil {
+		a.base()
+		a.images.Wait()
+	}
+	if !a.setup.Purge {
+		a.nodes.Close()
+		return nil
+	}
+	err := a.nodes.Purge(ctx)
+	a.nodes.Close()
+	return errors.Join(err, a.groups.Purge(ctx), kernel.RemoveEdgeTable(a.netns.Fd()), a.netns.Remove(),
+		kernel.RemoveWall(kernel.CurrentNetns, a.wallTable()))
+}
+
+// names is the node's copy of the synthetic tables, for an edge that starts anew.
+type names struct {
+	mu  sync.Mutex
+	all map[string]map[netip.Addr]role.Name // by sandbox
+}
+
+func newNames() *names { return &names{all: make(map[string]map[netip.Addr]role.Name)} }
+
+func (n *names) add(entries ...role.Name) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range entries {
+		if n.all[e.Sandbox] == nil {
+			n.all[e.Sandbox] = make(map[netip.Addr]role.Name)
+		}
+		n.all[e.Sandbox][e.Addr] = e
+	}
+}
+
+func (n *names) drop(sandbox string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.all, sandbox)
+}
+
+func (n *names) list() (entries []role.Name) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, box := range n.all {
+		for _, e := range box {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}

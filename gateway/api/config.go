@@ -1,0 +1,74 @@
+package api
+
+import (
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/sandboxes"
+	"portreeve.dev/policies"
+	"portreeve.dev/sso"
+)
+
+// A Config is what a Server needs.
+type Config struct {
+	Store     *store.Store
+	Sandboxes *sandboxes.Service
+	Guest     Guest
+	Feed      sandboxes.Feed
+	Floor     *policies.Floor // what check judges addresses by: the edges' own
+
+	SetupToken sso.Secret    // registers one org; zero: nobody can register
+	Version    string        // of the program, for the OpenAPI document
+	Template   func() string // for a create that names none; default "base". It may say "tiny" until base is built.
+	Limits     Limits
+	CursorKey  []byte        // signs cursors; default random, so that cursors end with the process
+	Heartbeat  time.Duration // of event streams; default 15 s
+	Applied    time.Duration // longest ?wait=applied; default 10 s
+	Now        func() time.Time
+	Log        *slog.Logger
+}
+
+// Limits bound one sandbox.
+type Limits struct {
+	MilliCPU    int64         // default 8,000
+	MemoryBytes int64         // default 8 GiB
+	Workspace   int64         // bytes; default 10 GiB
+	Lifetime    time.Duration // default 24 h, also the most
+}
+
+func (c *Config) complete() error {
+	if c.Store == nil || c.Sandboxes == nil || c.Guest == nil || c.Feed == nil || c.Floor == nil {
+		return errors.New("the API needs a store, sandboxes, a guest, a feed and a floor")
+	}
+	if c.Template == nil {
+		c.Template = func() string { return "base" }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if len(c.CursorKey) == 0 {
+		c.CursorKey = make([]byte, 32)
+		rand.Read(c.CursorKey)
+	}
+	orDefault(&c.Heartbeat, 15*time.Second)
+	orDefault(&c.Applied, 10*time.Second)
+	orDefault(&c.Limits.MilliCPU, 8_000)
+	orDefault(&c.Limits.MemoryBytes, 8<<30)
+	orDefault(&c.Limits.Workspace, 10<<30)
+	orDefault(&c.Limits.Lifetime, 24*time.Hour)
+	c.Limits.Lifetime = min(c.Limits.Lifetime, 24*time.Hour)
+	return nil
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

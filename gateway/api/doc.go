@@ -1,0 +1,35 @@
+// Package api is the HTTP interface of the control process: OpenAPI 3.1 from Go types, under /api/v1 and, for older clients, /api.
+//
+//	srv, err := api.New(api.Config{Store: st, Sandboxes: svc, Guest: guest, Feed: feed, Floor: floor, SetupToken: token})
+//	http.Serve(listener, srv)
+//
+// Each route names one scope; a route exists only when it works. Refusals are RFC 9457 problems with a stable code, a
+// request id and, where a part of the request is at fault, its place and what is wrong with it, never its value.
+// exec, shell, files and the decision stream are plain handlers; the rest is huma's.
+//
+// # Security invariants
+//
+//   - GA-1: every route but health, the OpenAPI document and register refuses a request without a live key (TestEveryRouteNeedsAKey).
+//   - GA-2: every route refuses a key without the route's scope (TestEveryRouteNeedsItsScope).
+//   - GA-3: no refusal repeats a value that the client sent (TestNoRefusalRepeatsAValue).
+//   - GA-4: another org's id is 404 on every route that takes one (TestAnotherOrgsIDIsNotFound).
+//   - GA-5: an X-Org-Id that is not the key's org is refused (TestOrgHeaderMustBeTheKeysOrg).
+//   - GA-6: a setup token registers once, and a wrong one never (TestSetupTokenRegistersOnce).
+//   - GA-7: a key gives no policy that it does not list (TestKeyGivesOnlyItsPolicies).
+//   - GA-8: a key makes no key that may do more than it may (TestKeyMakesNoStrongerKey).
+//   - GA-9: a change against a stale version is refused with 412 and changes nothing (TestStaleIfMatchIsRefused).
+//   - GA-10: bytes of a sandbox leave as attachment, without sniffing, in a CSP sandbox (TestDownloadIsAnAttachment).
+//   - GA-11: no path of a request leaves the sandbox's own folders (TestPathsStayInTheSandbox).
+//   - GA-12: a cursor that we did not sign for this org and this question is refused (TestForeignCursorIsRefused).
+//   - GA-13: a body over its limit is refused with 413 before any of it is acted on (TestBodyOverItsLimitIsRefused).
+//   - GA-14: an answer that held a value shown once is not kept for its idempotency key (TestOneTimeValueIsNotKept).
+//
+// # Not here
+//
+// TLS, the listener and its timeouts: gateway/server. What a sandbox's life is: gateway/sandboxes. Verdicts: policies.
+//
+// # Failure
+//
+// With the store gone every route answers 503 and health says so; the cause goes to the log, never to the client. With the
+// node gone exec, files and shell answer 503. With an edge silent, ?wait=applied answers 504 after the change was stored.
+package api

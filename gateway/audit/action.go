@@ -1,0 +1,42 @@
+package audit
+
+import "slices"
+
+// An Action is a stable code for what was done.
+type Action string
+
+const (
+	OrgRegister      Action = "org.register"
+	KeyCreate        Action = "api_key.create"
+	KeyDelete        Action = "api_key.delete"
+	KeyRotate        Action = "api_key.rotate"
+	SandboxCreate    Action = "sandbox.create"
+	SandboxStart     Action = "sandbox.start"
+	SandboxStop      Action = "sandbox.stop"
+	SandboxDelete    Action = "sandbox.delete"
+	SandboxExtend    Action = "sandbox.extend"
+	SandboxPause     Action = "sandbox.pause"
+	SandboxResume    Action = "sandbox.resume"
+	SandboxEnd       Action = "sandbox.terminate" // ended by itself: expiry, out of memory, exit
+	CommandExecute   Action = "command.execute"
+	ShellOpen        Action = "shell.open"
+	FileRead         Action = "file.read"
+	FileWrite        Action = "file.write"
+	FileDelete       Action = "file.delete"
+	EgressUpdate     Action = "egress.update"
+	EgressAllow      Action = "egress.allow"
+	PolicyUpdate     Action = "policy.update"
+	PolicyDelete     Action = "policy.delete"
+	SettingsUpdate   Action = "settings.update"
+	SandboxReconcile Action = "sandbox.reconcile"
+)
+
+// Actions lists every code.
+func Actions() []Action {
+	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
+		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
+		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile}
+}
+
+// Known reports whether a is one of Actions.
+func (a Action) Known() bool { return slices.Contains(Actions(), a) }

@@ -1,0 +1,51 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// An Event is one message of a server-sent event stream.
+type Event struct {
+	ID   string
+	Data string
+}
+
+// Events reads the stream at path and calls each for every event, until the stream or ctx ends or each fails.
+func (c *Client) Events(ctx context.Context, method, path string, body io.Reader, each func(Event) error) error {
+	resp, err := c.Send(ctx, method, path, "application/json", body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return readEvents(resp, each)
+}
+
+func readEvents(resp *http.Response, each func(Event) error) error {
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 4<<20)
+	var e Event
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "":
+			if e.Data != "" {
+				if err := each(e); err != nil {
+					return err
+				}
+			}
+			e = Event{}
+		case name == "id":
+			e.ID = value
+		case name == "data" && e.Data != "":
+			e.Data += "\n" + value
+		case name == "data":
+			e.Data = value
+		}
+	}
+	return lines.Err()
+}

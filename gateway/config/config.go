@@ -1,0 +1,190 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"portreeve.dev/gateway/role"
+	"portreeve.dev/policies"
+)
+
+// Config is the whole file. Each field's comment says its default.
+type Config struct {
+	Egress  Egress  `yaml:"egress"`
+	Nodes   Nodes   `yaml:"nodes"`
+	Tunnels Tunnels `yaml:"tunnels"`
+	Limits  Limits  `yaml:"limits"`
+}
+
+// Egress is how inside bytes get out.
+type Egress struct {
+	UpstreamDNS    []string         `yaml:"upstream_dns"`    // resolvers, address or address:port; default: the machine's
+	UpstreamCA     []string         `yaml:"upstream_ca"`     // PEM files trusted for upstreams beside the machine's roots
+	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
+	SyntheticRange string           `yaml:"synthetic_range"` // addresses that stand for names; default 198.18.0.0/15
+}
+
+// Nodes is how sandboxes run on this machine.
+type Nodes struct {
+	AddressRange    string `yaml:"address_range"`    // address pairs of sandboxes; default 10.200.0.0/16
+	WithoutLandlock bool   `yaml:"without_landlock"` // run edge and inward although the kernel has no Landlock; default false
+	BuildBase       *bool  `yaml:"build_base"`       // build the image base at the first start; default true
+}
+
+// Tunnels is how outside calls get in.
+type Tunnels struct {
+	Domain string `yaml:"domain"` // under which each tunnel has a name; default tunnel.localhost
+}
+
+// Limits bound what one org or sandbox may use.
+type Limits struct {
+	Sandboxes             int           `yaml:"sandboxes"`               // live, per org; default 50
+	SandboxMemory         string        `yaml:"sandbox_memory"`          // of one sandbox; default 8Gi
+	SandboxCPUs           int           `yaml:"sandbox_cpus"`            // of one sandbox; default 8
+	SandboxLifetime       time.Duration `yaml:"sandbox_lifetime"`        // of one sandbox; default 24h
+	ConnectionsPerSandbox int           `yaml:"connections_per_sandbox"` // live egress connections; default 512
+	NamesPerSandbox       int           `yaml:"names_per_sandbox"`       // distinct names looked up; default 4096
+}
+
+// Load reads path strictly and completes it with defaults.
+func Load(path string) (*Config, error) {
+	var data []byte
+	if path != "" {
+		var err error
+		if data, err = os.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("reading configuration: %w", err)
+		}
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse is Load of the file's bytes.
+func Parse(data []byte) (*Config, error) {
+	c := new(Config)
+	if err := knownKeys(data, c); err != nil {
+		return nil, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	c.complete()
+	return c, c.validate()
+}
+
+func (c *Config) complete() {
+	set(&c.Egress.SyntheticRange, "198.18.0.0/15")
+	set(&c.Nodes.AddressRange, "10.200.0.0/16")
+	if c.Nodes.BuildBase == nil {
+		yes := true
+		c.Nodes.BuildBase = &yes
+	}
+	for i := range c.Egress.FloorExempt {
+		if c.Egress.FloorExempt[i].Orgs == nil {
+			c.Egress.FloorExempt[i].Orgs = []string{"*"}
+		}
+	}
+	set(&c.Tunnels.Domain, "tunnel.localhost")
+	set(&c.Limits.Sandboxes, 50)
+	set(&c.Limits.SandboxMemory, "8Gi")
+	set(&c.Limits.SandboxCPUs, 8)
+	set(&c.Limits.SandboxLifetime, 24*time.Hour)
+	set(&c.Limits.ConnectionsPerSandbox, 512)
+	set(&c.Limits.NamesPerSandbox, 4096)
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	synthetic, err := prefix("egress.synthetic_range", c.Egress.SyntheticRange, 20)
+	if err != nil {
+		return err
+	}
+	pairs, err := prefix("nodes.address_range", c.Nodes.AddressRange, 28)
+	if err != nil {
+		return err
+	}
+	if synthetic.Overlaps(pairs) {
+		return fmt.Errorf("egress.synthetic_range: %v overlaps nodes.address_range %v", synthetic, pairs)
+	}
+	for i, s := range c.Egress.UpstreamDNS {
+		if c.Egress.UpstreamDNS[i], err = resolver(s); err != nil {
+			return fmt.Errorf("egress.upstream_dns[%d]: %w", i, err)
+		}
+	}
+	if _, err := c.MemoryBytes(); err != nil {
+		return err
+	}
+	for field, n := range map[string]int{"sandboxes": c.Limits.Sandboxes, "sandbox_cpus": c.Limits.SandboxCPUs,
+		"connections_per_sandbox": c.Limits.ConnectionsPerSandbox, "names_per_sandbox": c.Limits.NamesPerSandbox} {
+		if n < 0 {
+			return fmt.Errorf("limits.%s: %d is negative", field, n)
+		}
+	}
+	return c.floor()
+}
+
+// floor checks the exemptions as the edge will, so that a wrong one starts nothing.
+func (c *Config) floor() error {
+	floor := policies.FloorConfig{Hard: c.HardRanges()}
+	for i, e := range c.Egress.FloorExempt {
+		p, err := netip.ParsePrefix(e.CIDR)
+		if err != nil {
+			return fmt.Errorf("egress.floor_exempt[%d].cidr: %q is not a prefix like 203.0.113.0/24", i, e.CIDR)
+		}
+		floor.Exempt = append(floor.Exempt, policies.Exemption{CIDR: p, Ports: e.Ports, Orgs: e.Orgs})
+	}
+	if _, err := policies.NewFloor(floor); err != nil {
+		return fmt.Errorf("egress.floor_exempt: %w", err)
+	}
+	return nil
+}
+
+// HardRanges are the ranges of ours that nobody may dial, to be added to the hard floor.
+func (c *Config) HardRanges() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix(c.Egress.SyntheticRange), netip.MustParsePrefix(c.Nodes.AddressRange)}
+}
+
+// MemoryBytes is limits.sandbox_memory in bytes.
+func (c *Config) MemoryBytes() (int64, error) {
+	n, err := Bytes(c.Limits.SandboxMemory)
+	if err != nil {
+		return 0, fmt.Errorf("limits.sandbox_memory: %w", err)
+	}
+	return n, nil
+}
+
+func prefix(field, s string, bits int) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || !p.Addr().Is4() || p.Bits() > bits {
+		return p, fmt.Errorf("%s: %q is not an IPv4 prefix of /%d or wider", field, s, bits)
+	}
+	return p.Masked(), nil
+}
+
+func resolver(s string) (string, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netip.AddrPortFrom(a, 53).String(), nil
+	}
+	if a, err := netip.ParseAddrPort(s); err == nil {
+		return a.String(), nil
+	}
+	return "", fmt.Errorf("%q is not an address or address:port", s)
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// knownKeys refuses a key that into has no field for. The decoder would refuse it too, but without the way out.
+func knownKeys(data []byte, into any) error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) == 0 {
+		return err
+	}
+	return check(doc.Content[0], reflect.TypeOf(into).Elem(), "")
+}
+
+func check(n *yaml.Node, t reflect.Type, path string) error {
+	switch {
+	case t.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
+		for i, item := range n.Content {
+			if err := check(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	case t.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
+		fields := known(t)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			at := strings.TrimPrefix(path+"."+key, ".")
+			field, ok := fields[key]
+			if !ok {
+				return fmt.Errorf("line %d: unknown key %q; did you mean %q?", n.Content[i].Line, at, nearest(key, fields))
+			}
+			if err := check(n.Content[i+1], field, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func known(t reflect.Type) map[string]reflect.Type {
+	fields := make(map[string]reflect.Type, t.NumField())
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		fields[name] = f.Type
+	}
+	return fields
+}
+
+// nearest returns the known key with the smallest edit distance, the first of equals.
+func nearest(key string, fields map[string]reflect.Type) string {
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	best, least := "", 1<<30
+	for _, name := range names {
+		if d := distance(key, name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

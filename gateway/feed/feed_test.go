@@ -1,0 +1,222 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/gateway/link"
+	"portreeve.dev/policies"
+)
+
+const (
+	orgA = "org_a"
+	orgB = "org_b"
+)
+
+func allowing(host string) json.RawMessage {
+	return json.RawMessage(`{"rules":[{"id":"r","action":"allow","hosts":["` + host + `"],"ports":[443]}]}`)
+}
+
+// state is two orgs, each with a sandbox of its own; only A allows a.test.
+func state(revision uint64) State {
+	return State{Revision: revision,
+		Orgs: []Org{
+			{ID: orgA, Ceiling: Policy{Version: 3, Document: allowing("a.test")}, Policies: []Policy{{Name: "none", Version: 1}}},
+			{ID: orgB},
+		},
+		Sandboxes: []Sandbox{{ID: "sbx_a", Org: orgA}, {ID: "sbx_none", Org: orgA, Policy: "none"}, {ID: "sbx_b", Org: orgB}},
+	}
+}
+
+func bound(sandbox, org string) egress.Binding {
+	return egress.Binding{Sandbox: sandbox, Org: org, Addr: netip.MustParseAddr("10.200.0.1")}
+}
+
+// clocked is a holder whose boot clock the test moves.
+func clocked() (*Holder, *time.Duration) {
+	h := NewHolder(policies.FloorConfig{}, nil)
+	now := time.Hour
+	h.clock = func() time.Duration { return now }
+	return h, &now
+}
+
+func verdict(t *testing.T, h *Holder, b egress.Binding) policies.Verdict {
+	t.Helper()
+	s, _, err := h.Snapshot(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: "a.test", Port: 443, Now: time.Now()})
+}
+
+func TestEachSandboxHasItsPolicy(t *testing.T) {
+	h, _ := clocked()
+	if err := h.Apply(state(1)); err != nil {
+		t.Fatal(err)
+	}
+	for b, want := range map[egress.Binding]policies.Action{
+		bound("sbx_a", orgA): policies.Allow, bound("sbx_none", orgA): policies.Deny, bound("sbx_b", orgB): policies.Deny,
+	} {
+		if got := verdict(t, h, b); got.Action != want {
+			t.Errorf("%s: got %v (%v), want %v", b.Sandbox, got.Action, got.Reason, want)
+		}
+	}
+}
+
+func TestSandboxOfAnotherOrgHasNoSnapshot(t *testing.T) {
+	h, _ := clocked()
+	if err := h.Apply(state(1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []egress.Binding{bound("sbx_a", orgB), bound("sbx_gone", orgA)} {
+		if _, _, err := h.Snapshot(b); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s of %s: got %v, want ErrUnknown", b.Sandbox, b.Org, err)
+		}
+	}
+}
+
+func TestSilenceMakesTheSnapshotStale(t *testing.T) {
+	h, now := clocked()
+	if _, _, err := h.Snapshot(bound("sbx_a", orgA)); !errors.Is(err, ErrNoState) {
+		t.Fatalf("before the first state: got %v, want ErrNoState", err)
+	}
+	if err := h.Apply(state(1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name  string
+		after time.Duration
+		beat  uint64 // 0: none
+		want  error
+	}{
+		{"just fresh", FreshFor, 0, nil},
+		{"just stale", 1, 0, ErrStale},
+		{"alive again", 0, 1, nil},
+		{"a heartbeat that names a newer revision", FreshFor + 1, 2, ErrStale},
+		{"a late heartbeat for the old one", 0, 1, ErrStale},
+	} {
+		*now += step.after
+		if step.beat > 0 {
+			h.Heartbeat(step.beat)
+		}
+		if _, _, err := h.Snapshot(bound("sbx_a", orgA)); !errors.Is(err, step.want) {
+			t.Fatalf("%s: got %v, want %v", step.name, err, step.want)
+		}
+		if floor := h.Floor(); (floor == nil) != (step.want != nil) {
+			t.Fatalf("%s: floor is nil = %v", step.name, floor == nil)
+		}
+	}
+}
+
+func TestOlderRevisionIsRefused(t *testing.T) {
+	h, _ := clocked()
+	if err := h.Apply(state(4)); err != nil {
+		t.Fatal(err)
+	}
+	b := bound("sbx_a", orgA)
+	b.MinRevision = 5
+	if _, _, err := h.Snapshot(b); !errors.Is(err, ErrRevision) {
+		t.Fatalf("got %v, want ErrRevision", err)
+	}
+	b.MinRevision = 4
+	if _, _, err := h.Snapshot(b); err != nil {
+		t.Fatalf("the twin at its revision: %v", err)
+	}
+	if err := h.Apply(state(3)); err == nil {
+		t.Fatal("an older state replaced a newer one")
+	}
+}
+
+func TestUnreadableStateIsRefusedWhole(t *testing.T) {
+	h, _ := clocked()
+	if err := h.Apply(state(1)); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*State){
+		"unknown field":          func(s *State) { s.Orgs[1].Ceiling.Document = json.RawMessage(`{"rulez":[]}`) },
+		"missing policy":         func(s *State) { s.Sandboxes[0].Policy = "gone" },
+		"missing org":            func(s *State) { s.Orgs = s.Orgs[:1] },
+		"exempts the hard floor": func(s *State) { s.Exempt = []Exemption{{CIDR: "127.0.0.0/8"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := state(2)
+			spoil(&s)
+			if err := h.Apply(s); err == nil {
+				t.Fatal("applied")
+			}
+			if _, revision, err := h.Snapshot(bound("sbx_a", orgA)); err != nil || revision != 1 {
+				t.Fatalf("revision %d is in force (%v), want 1", revision, err)
+			}
+		})
+	}
+	if err := h.Apply(state(2)); err != nil {
+		t.Fatalf("the twin that can be read: %v", err)
+	}
+}
+
+func TestPublisherFeedsEachNewLink(t *testing.T) {
+	revision := make(chan uint64, 1)
+	revision <- 1
+	p := &Publisher{Edge: new(link.Peer), Log: slog.New(slog.DiscardHandler), Load: func(context.Context) (State, error) {
+		r := <-revision
+		revision <- r
+		return state(r), nil
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+
+	first := edge(t, p)
+	waitRevision(t, p, first, 1)
+	<-revision
+	revision <- 2
+	p.Publish()
+	waitRevision(t, p, first, 2)
+	second := edge(t, p) // an edge that was started anew
+	<-revision
+	revision <- 3
+	p.Publish()
+	waitRevision(t, p, second, 3)
+}
+
+// edge links a new holder to p.
+func edge(t *testing.T, p *Publisher) *Holder {
+	t.Helper()
+	h := NewHolder(policies.FloorConfig{}, nil)
+	mux := link.NewMux()
+	h.Register(mux)
+	mine, theirs, err := link.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := link.Socket(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := link.Socket(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, caller := link.NewConn(a, mux, link.Limits{}), link.NewConn(b, nil, link.Limits{})
+	go server.Run(t.Context())
+	go caller.Run(t.Context())
+	p.Edge.Set(caller)
+	return h
+}
+
+func waitRevision(t *testing.T, p *Publisher, h *Holder, revision uint64) {
+	t.Helper()
+	if err := p.WaitApplied(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := h.Snapshot(bound("sbx_a", orgA)); err != nil || got != revision {
+		t.Fatalf("the edge runs under %d (%v), want %d", got, err, revision)
+	}
+}

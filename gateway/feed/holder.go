@@ -1,0 +1,179 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/gateway/link"
+	"portreeve.dev/policies"
+)
+
+// Why there is no snapshot. Each is a refusal of whatever asked.
+var (
+	ErrNoState  = errors.New("no policy has arrived yet")
+	ErrStale    = errors.New("policy is stale: control is silent")
+	ErrUnknown  = errors.New("sandbox has no policy")
+	ErrRevision = errors.New("policy is older than the sandbox may run under")
+)
+
+// A Holder is the edge's end of the feed. It is safe for concurrent use.
+type Holder struct {
+	clock   func() time.Duration // since boot
+	base    policies.FloorConfig // the floor without the exemptions of the state
+	changed func()               // called after a new state is in force
+
+	mu     sync.RWMutex
+	now    *compiled // nil before the first state
+	beat   time.Duration
+	newest uint64 // what the last heartbeat named
+}
+
+// compiled is a State made ready; it never changes.
+type compiled struct {
+	revision  uint64
+	floor     *policies.Floor
+	sandboxes map[string]entry
+}
+
+type entry struct {
+	org      string
+	snapshot *policies.Snapshot
+}
+
+// NewHolder returns a Holder without any policy. base holds the floor that no state changes; changed, which may be nil,
+// is called after each new state is in force.
+func NewHolder(base policies.FloorConfig, changed func()) *Holder {
+	if changed == nil {
+		changed = func() {}
+	}
+	return &Holder{clock: bootClock, base: base, changed: changed}
+}
+
+// bootClock goes on while the machine sleeps, as a lease must.
+func bootClock() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Duration(1<<63 - 1) // no clock: everything is stale
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Register lets the peer behind mux, which must be control, feed h.
+func (h *Holder) Register(mux *link.Mux) {
+	link.Handle(mux, "policies", func(_ context.Context, s State) (Applied, error) {
+		return Applied{s.Revision}, h.Apply(s)
+	})
+	link.Handle(mux, "heartbeat", func(_ context.Context, b Heartbeat) (struct{}, error) {
+		h.Heartbeat(b.Revision)
+		return struct{}{}, nil
+	})
+}
+
+// Apply puts s in force, whole or not at all.
+func (h *Holder) Apply(s State) error {
+	next, err := compile(s, h.base)
+	if err != nil {
+		return fmt.Errorf("applying policy revision %d: %w", s.Revision, err)
+	}
+	h.mu.Lock()
+	if h.now != nil && s.Revision < h.now.revision {
+		h.mu.Unlock()
+		return fmt.Errorf("applying policy revision %d: %d is in force", s.Revision, h.now.revision)
+	}
+	h.now, h.beat, h.newest = next, h.clock(), max(h.newest, s.Revision)
+	h.mu.Unlock()
+	h.changed()
+	return nil
+}
+
+// Heartbeat extends the life of the state in force, if it is the newest.
+func (h *Holder) Heartbeat(revision uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.newest = max(h.newest, revision)
+	if h.now != nil && h.now.revision >= h.newest {
+		h.beat = h.clock()
+	}
+}
+
+// Snapshot returns the policy of a binding and its revision, or the reason why nothing may pass.
+func (h *Holder) Snapshot(b egress.Binding) (*policies.Snapshot, uint64, error) {
+	now, err := h.fresh()
+	if err != nil {
+		return nil, 0, err
+	}
+	if now.revision < b.MinRevision {
+		return nil, now.revision, ErrRevision
+	}
+	e, ok := now.sandboxes[b.Sandbox]
+	if !ok || e.org != b.Org {
+		return nil, now.revision, ErrUnknown
+	}
+	return e.snapshot, now.revision, nil
+}
+
+// Floor returns the floor in force; nil, which refuses everything, while there is no fresh policy.
+func (h *Holder) Floor() *policies.Floor {
+	now, err := h.fresh()
+	if err != nil {
+		return nil
+	}
+	return now.floor
+}
+
+func (h *Holder) fresh() (*compiled, error) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	switch {
+	case h.now == nil:
+		return nil, ErrNoState
+	case h.clock()-h.beat > FreshFor:
+		return nil, ErrStale
+	}
+	return h.now, nil
+}
+
+func compile(s State, base policies.FloorConfig) (*compiled, error) {
+	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes))}
+	var err error
+	if c.floor, err = compileFloor(s.Exempt, base); err != nil {
+		return nil, err
+	}
+	orgs := make(map[string]*profiles, len(s.Orgs))
+	for _, o := range s.Orgs {
+		if orgs[o.ID], err = newProfiles(o); err != nil {
+			return nil, fmt.Errorf("org %q: %w", o.ID, err)
+		}
+	}
+	for _, box := range s.Sandboxes {
+		p, ok := orgs[box.Org]
+		if !ok {
+			return nil, fmt.Errorf("sandbox %q: its org %q is not in the state", box.ID, box.Org)
+		}
+		snapshot, err := p.snapshot(box)
+		if err != nil {
+			return nil, fmt.Errorf("sandbox %q: %w", box.ID, err)
+		}
+		c.sandboxes[box.ID] = entry{box.Org, snapshot}
+	}
+	return c, nil
+}
+
+func compileFloor(exempt []Exemption, base policies.FloorConfig) (*policies.Floor, error) {
+	config := base
+	for _, e := range exempt {
+		prefix, err := netip.ParsePrefix(e.CIDR)
+		if err != nil {
+			return nil, fmt.Errorf("floor exemption %q: %w", e.CIDR, err)
+		}
+		config.Exempt = append(config.Exempt[:len(config.Exempt):len(config.Exempt)], policies.Exemption{CIDR: prefix, Ports: e.Ports, Orgs: e.Orgs})
+	}
+	return policies.NewFloor(config)
+}

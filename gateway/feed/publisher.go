@@ -1,0 +1,119 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"portreeve.dev/gateway/link"
+)
+
+// A Publisher is control's end of the feed: it sends the state at each change, and a heartbeat in between.
+type Publisher struct {
+	Edge *link.Peer                               // where the edge is
+	Load func(ctx context.Context) (State, error) // reads the state as it is committed
+	Log  *slog.Logger
+
+	once sync.Once
+	kick chan struct{}
+
+	mu      sync.Mutex
+	applied uint64        // highest revision that the edge acknowledged
+	changed chan struct{} // closed at the next change of applied
+}
+
+func (p *Publisher) init() {
+	p.once.Do(func() { p.kick, p.changed = make(chan struct{}, 1), make(chan struct{}) })
+}
+
+// Publish says that a new revision was committed. It never blocks.
+func (p *Publisher) Publish() {
+	p.init()
+	select {
+	case p.kick <- struct{}{}:
+	default: // one is waiting, and will read the newest
+	}
+}
+
+// Run feeds the edge until ctx ends. Each new link gets the whole state.
+func (p *Publisher) Run(ctx context.Context) error {
+	p.init()
+	for ctx.Err() == nil {
+		conn, err := p.Edge.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if err := p.serve(ctx, conn); err != nil && ctx.Err() == nil {
+			p.Log.Warn("feeding the edge ended", "err", err)
+			p.pause(ctx)
+		}
+	}
+	return ctx.Err()
+}
+
+// serve feeds one link until it breaks.
+func (p *Publisher) serve(ctx context.Context, conn *link.Conn) error {
+	beat := time.NewTicker(Beat)
+	defer beat.Stop()
+	revision, err := p.push(ctx, conn)
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.kick:
+			revision, err = p.push(ctx, conn)
+		case <-beat.C:
+			err = conn.Notify("heartbeat", Heartbeat{revision})
+		}
+	}
+	return err
+}
+
+func (p *Publisher) push(ctx context.Context, conn *link.Conn) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, FreshFor)
+	defer cancel()
+	state, err := p.Load(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading policy: %w", err)
+	}
+	var ack Applied
+	if err := conn.Call(ctx, "policies", state, &ack); err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applied = max(p.applied, ack.Revision)
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return state.Revision, nil
+}
+
+// pause keeps a broken feed from spinning.
+func (p *Publisher) pause(ctx context.Context) {
+	t := time.NewTimer(200 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// WaitApplied returns once the edge runs under revision or a later one.
+func (p *Publisher) WaitApplied(ctx context.Context, revision uint64) error {
+	p.init()
+	for {
+		p.mu.Lock()
+		applied, changed := p.applied, p.changed
+		p.mu.Unlock()
+		if applied >= revision {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for policy revision %d at the edge: %w", revision, ctx.Err())
+		}
+	}
+}

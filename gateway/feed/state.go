@@ -1,0 +1,59 @@
+package feed
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Times of the feed. An edge whose control is silent for FreshFor refuses; control speaks every Beat.
+const (
+	FreshFor = 10 * time.Second
+	Beat     = 2 * time.Second
+)
+
+// State is everything an edge must know of policy, at one revision.
+type State struct {
+	Revision  uint64      `json:"revision"`
+	Orgs      []Org       `json:"orgs"`
+	Sandboxes []Sandbox   `json:"sandboxes"`
+	Exempt    []Exemption `json:"exempt"`
+}
+
+// Org is the ceiling and the named policies of one org.
+type Org struct {
+	ID       string   `json:"id"`
+	Ceiling  Policy   `json:"ceiling"`
+	Policies []Policy `json:"policies"`
+}
+
+// Policy is a document in the policy language, at a version. A nil Document denies everything.
+type Policy struct {
+	Name     string          `json:"name,omitempty"` // empty for the ceiling
+	Version  int64           `json:"version"`
+	Document json.RawMessage `json:"document,omitempty"`
+}
+
+// Sandbox says under which policy a sandbox stands; an empty Policy is the ceiling itself.
+type Sandbox struct {
+	ID     string          `json:"id"`
+	Org    string          `json:"org"`
+	Policy string          `json:"policy,omitempty"`
+	Own    json.RawMessage `json:"own,omitempty"` // a list that only narrows
+}
+
+// Exemption opens part of the soft floor, as the platform admin set it.
+type Exemption struct {
+	CIDR  string   `json:"cidr"`
+	Ports []uint16 `json:"ports,omitempty"` // none: every port
+	Orgs  []string `json:"orgs,omitempty"`  // ids; "*" is every org
+}
+
+// Heartbeat says that control is alive and which revision is the newest.
+type Heartbeat struct {
+	Revision uint64 `json:"revision"`
+}
+
+// Applied acknowledges a state.
+type Applied struct {
+	Revision uint64 `json:"revision"`
+}

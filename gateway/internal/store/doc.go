@@ -1,0 +1,38 @@
+// Package store keeps what the control process must not lose: orgs, keys, sandboxes, policies, decisions, the audit log.
+//
+// It is database/sql over a SQLite file or PostgreSQL; the SQL is one text for both. Reading is by methods of Store, each with
+// the org as an argument. Changing is possible in one way only:
+//
+//	err := st.Change(ctx, store.By{Principal: who, Address: addr, RequestID: id}, func(tx *store.Tx) error {
+//		v, err := tx.PutPolicy(ctx, "web", doc, store.AnyVersion)
+//		if err != nil {
+//			return err
+//		}
+//		tx.Bump()                                              // edge must know
+//		return tx.Record(ctx, audit.PolicyUpdate, "policy:web", nil)
+//	})
+//
+// Decisions and idempotency keys are not changes of a principal; they have methods of their own on Store.
+//
+// # Security invariants
+//
+//   - ST-1: a change without a valid principal is not begun (TestChangeNeedsAPrincipal).
+//   - ST-2: a change that wrote no audit entry is rolled back (TestChangeNeedsAnAuditEntry).
+//   - ST-3: an entry and its change are there together or not at all (TestEntryAndChangeGoTogether).
+//   - ST-4: no read or change with one org's name touches a row of another (TestOrgsDontMeet).
+//   - ST-5: a write against a stale version changes nothing (TestStaleVersionChangesNothing).
+//   - ST-6: revisions grow in commit order: no revision appears below one already seen (TestRevisionsAreCommitOrdered).
+//   - ST-7: appending a decision a second time changes nothing; only its first closing does (TestDecisionAppendIsIdempotent).
+//   - ST-8: a store is not made by mistake: opening one that isn't there needs Create (TestOpenDoesNotCreate).
+//   - ST-9: a one-time setup token registers one org (TestSetupTokenWorksOnce).
+//
+// # Not here
+//
+// Whether a principal may do something: gateway/api asks for the scope. Whether a document is right: policies says so.
+// Key texts: only their hashes come here.
+//
+// # Failure
+//
+// Errors of the driver come out as ErrNotFound, ErrConflict, ErrVersion, ErrBusy or ErrUnavailable, chosen by the driver's code.
+// After ErrUnavailable from Change the outcome is unknown: the commit may have happened. Ask again before repeating.
+package store

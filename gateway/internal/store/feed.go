@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A FeedState is everything that edge must know, as of one revision.
+type FeedState struct {
+	Revision int64
+	Orgs     []OrgPolicies
+}
+
+// OrgPolicies are the documents of an org and which live sandbox has which.
+type OrgPolicies struct {
+	Org       string
+	Ceiling   Policy
+	Named     []Policy
+	Sandboxes []SandboxPolicy
+}
+
+// A SandboxPolicy says which named policy a live sandbox has; "" is the ceiling alone.
+type SandboxPolicy struct {
+	Sandbox string
+	Policy  string
+}
+
+// Revision returns the newest committed revision.
+func (r reads) Revision(ctx context.Context) (int64, error) {
+	var n int64
+	err := r.q.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&n)
+	return n, wrap(err, "reading the revision")
+}
+
+// FeedState reads the whole state in one snapshot: what it holds is exactly what its revision means.
+func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
+	tx, err := s.q.(*sql.DB).BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return FeedState{}, wrap(err, "reading the feed")
+	}
+	defer tx.Rollback()
+	r := reads{q: tx}
+	var f FeedState
+	if f.Revision, err = r.Revision(ctx); err != nil {
+		return FeedState{}, err
+	}
+	orgs, err := r.Orgs(ctx)
+	if err != nil {
+		return FeedState{}, err
+	}
+	live, err := r.LiveSandboxes(ctx)
+	if err != nil {
+		return FeedState{}, err
+	}
+	for _, o := range orgs {
+		p := OrgPolicies{Org: o.ID}
+		if p.Ceiling, err = r.Policy(ctx, o.ID, Ceiling); err != nil {
+			return FeedState{}, err
+		}
+		if p.Named, err = r.Policies(ctx, o.ID); err != nil {
+			return FeedState{}, err
+		}
+		for _, b := range live {
+			if b.Org == o.ID {
+				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy})
+			}
+		}
+		f.Orgs = append(f.Orgs, p)
+	}
+	return f, nil
+}

@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/internal/store/storetest"
+)
+
+var postgres string // DSN of a server on which schemas may be made
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+// run starts a private PostgreSQL unless a DSN was given, so that both engines are always tested.
+func run(m *testing.M) int {
+	postgres = os.Getenv("PORTREEVE_TEST_POSTGRES")
+	if postgres == "" {
+		cmd := exec.Command("./postgres.sh", "start")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		dir, dsn, ok := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if err != nil || !ok {
+			fmt.Fprintln(os.Stderr, "starting PostgreSQL:", err)
+			return 1
+		}
+		defer exec.Command("./postgres.sh", "stop", dir).Run()
+		postgres = dsn
+	}
+	return m.Run()
+}
+
+func openSQLite(t *testing.T, opt store.Options) *store.Store {
+	t.Helper()
+	return opened(t, filepath.Join(t.TempDir(), "store.db"), opt)
+}
+
+var schemas atomic.Int64
+
+// openPostgres makes a schema of its own, which is as good as a fresh database and quicker.
+func openPostgres(t *testing.T, opt store.Options) *store.Store {
+	t.Helper()
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), schemas.Add(1))
+	db, err := sql.Open("pgx", postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA `+name); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	return opened(t, u.String(), opt)
+}
+
+func opened(t *testing.T, dsn string, opt store.Options) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.Context(), dsn, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return st
+}
+
+func TestSQLite(t *testing.T)   { storetest.Run(t, openSQLite) }
+func TestPostgres(t *testing.T) { storetest.Run(t, openPostgres) }
+
+func TestOpenDoesNotCreate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if st, err := store.Open(t.Context(), path, store.Options{}); !errors.Is(err, store.ErrNoStore) {
+		t.Errorf("opening what isn't there: %v, %v", st, err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file was made: %v", err)
+	}
+	st, err := store.Open(t.Context(), path, store.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	opened(t, path, store.Options{})
+
+	// The same on PostgreSQL: an empty schema stays empty.
+	if st, err := store.Open(t.Context(), postgres, store.Options{}); !errors.Is(err, store.ErrNoStore) {
+		t.Errorf("opening an empty database: %v, %v", st, err)
+	}
+}
+
+func TestStoreSurvivesReopening(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	w := storetest.NewWorld(t, func(t *testing.T, opt store.Options) *store.Store {
+		st, err := store.Open(t.Context(), path, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}, store.Options{})
+	by := w.Org("one")
+	if _, _, err := w.Policy(by, "web", `{"rules":[]}`, 0); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	st := opened(t, path, store.Options{})
+	if p, err := st.Policy(t.Context(), by.Principal.Org, "web"); err != nil || p.Version != 1 {
+		t.Errorf("after reopening: %+v, %v", p, err)
+	}
+	if err := st.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadAddressHidesThePassword(t *testing.T) {
+	_, err := store.Open(t.Context(), "postgres://user:canary-1234@%zz/db", store.Options{Create: true})
+	if err == nil || strings.Contains(err.Error(), "canary-1234") {
+		t.Errorf("err = %v", err)
+	}
+	_, err = store.Open(t.Context(), "postgres://user:canary-1234@127.0.0.1:1/db?connect_timeout=2", store.Options{Create: true})
+	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "canary-1234") {
+		t.Errorf("err = %v", err)
+	}
+}

@@ -1,0 +1,147 @@
+package role
+
+import (
+	"net/netip"
+	"time"
+
+	"portreeve.dev/egress"
+)
+
+// Methods that control calls on the node.
+const (
+	NodeCreate = "create" // NodeSpec -> Placement
+	NodeDelete = "delete" // SandboxRef -> {}
+	NodePause  = "pause"  // SandboxRef -> {}
+	NodeResume = "resume" // Resume -> Placement
+	NodeExtend = "extend" // Extend -> {}
+	NodeList   = "list"   // {} -> []Placement
+	NodeImages = "images" // {} -> []Image
+)
+
+// Codes of the errors that these methods answer with.
+const (
+	CodeUnknown       = "unknown_sandbox"
+	CodeExists        = "sandbox_exists"
+	CodeNotReady      = "sandbox_not_ready"
+	CodeExpired       = "deadline_passed"
+	CodeImageUnknown  = "image_unknown"
+	CodeImageBuilding = "image_building"
+	CodeImageFailed   = "image_failed"
+)
+
+// NodeEvent is the notice that the node sends to control.
+const NodeEvent = "event"
+
+// NodeSpec asks for a sandbox.
+type NodeSpec struct {
+	Sandbox        string            `json:"sandbox"`
+	Org            string            `json:"org"`
+	Image          string            `json:"image"`
+	MemoryBytes    int64             `json:"memory_bytes"`
+	CPUMillis      int64             `json:"cpu_millis"`
+	WorkspaceBytes int64             `json:"workspace_bytes"`
+	Env            map[string]string `json:"env,omitempty"`
+	Deadline       time.Time         `json:"deadline"`
+	Incarnation    uint64            `json:"incarnation"`
+	Generation     uint64            `json:"generation"`
+	MinRevision    uint64            `json:"min_revision"`
+}
+
+// SandboxRef names a sandbox.
+type SandboxRef struct {
+	Sandbox string `json:"sandbox"`
+}
+
+// Resume lets a paused sandbox go on, not under a policy older than MinRevision.
+type Resume struct {
+	Sandbox     string `json:"sandbox"`
+	MinRevision uint64 `json:"min_revision"`
+}
+
+// Extend moves the end of a sandbox.
+type Extend struct {
+	Sandbox  string    `json:"sandbox"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// Placement is where a sandbox runs.
+type Placement struct {
+	Sandbox     string     `json:"sandbox"`
+	Org         string     `json:"org"`
+	Addr        netip.Addr `json:"addr"`
+	RunscID     string     `json:"runsc_id"`
+	Incarnation uint64     `json:"incarnation"`
+	Generation  uint64     `json:"generation"`
+	State       string     `json:"state"` // running, paused
+	Deadline    time.Time  `json:"deadline"`
+}
+
+// Event is something that happened to a sandbox without having been asked for.
+type Event struct {
+	Sandbox     string `json:"sandbox"`
+	Kind        string `json:"kind"` // exited, out_of_memory, expired
+	Incarnation uint64 `json:"incarnation"`
+	Generation  uint64 `json:"generation"`
+}
+
+// Image is an image that the node has, or builds.
+type Image struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest,omitempty"`
+	State  string `json:"state"` // ready, building, failed
+	Error  string `json:"error,omitempty"`
+}
+
+// Methods that the node calls on edge.
+const (
+	EdgeSockets = "sockets" // Sockets and three files: TCP 15001, UDP 53, TCP 53
+	EdgeBind    = "bind"    // egress.Binding -> {}
+	EdgeUnbind  = "unbind"  // Unbind -> {}
+	EdgeSync    = "sync"    // Sync -> EdgeHello: the whole table, on each new link
+)
+
+// EdgeName is the notice that edge sends to the node for each synthetic address, before the answer that gives it away.
+const EdgeName = "name"
+
+// Sync is what a new link begins with: whose addresses are whose, and the names given so far.
+type Sync struct {
+	Bindings []egress.Binding `json:"bindings"`
+	Names    []Name           `json:"names"`
+}
+
+// EdgeHello is edge's answer to Sync.
+type EdgeHello struct {
+	Serving bool   `json:"serving"` // it has the sockets already
+	Names   []Name `json:"names"`   // names that the node may have lost
+}
+
+// Name is one entry of the synthetic table.
+type Name struct {
+	Sandbox     string     `json:"sandbox"`
+	Incarnation uint64     `json:"incarnation"`
+	Host        string     `json:"host"`
+	Addr        netip.Addr `json:"addr"`
+}
+
+// Unbind takes an address away.
+type Unbind struct {
+	Sandbox string     `json:"sandbox"`
+	Addr    netip.Addr `json:"addr"`
+}
+
+// Methods that the node calls on inward.
+const (
+	InwardBind   = "bind"   // egress.Binding and one file, the listener of the sandbox's init -> {}
+	InwardUnbind = "unbind" // SandboxRef -> {}
+)
+
+// Methods that control calls on inward.
+const (
+	InwardReady     = "ready"     // SandboxRef -> {}: waits for the sandbox's init
+	InwardOperation = "operation" // SandboxRef and one file, a socket that speaks nodes/guest -> {}
+)
+
+// Methods that edge calls on control.
+const (
+	ControlDecisions = "decisions" // decisions.Shipment -> decisions.Acked
+)

@@ -1,0 +1,89 @@
+package role
+
+import (
+	"net/netip"
+	"time"
+)
+
+// NodeStart is what the node is told. Files: none.
+type NodeStart struct {
+	StateDir  string       `json:"state_dir"` // of the machine; the node's own is node/ below it
+	Instance  string       `json:"instance"`  // six hex digits, in every name of ours on the machine
+	EdgeUID   uint32       `json:"edge_uid"`  // whose packets the host's output wall judges
+	InwardUID uint32       `json:"inward_uid"`
+	Runsc     string       `json:"runsc"`
+	Init      string       `json:"init"`       // the portreeve-init program
+	Probe     string       `json:"probe"`      // the portreeve-probe program
+	TinyImage string       `json:"tiny_image"` // rootfs tar of the image tiny
+	Addresses netip.Prefix `json:"addresses"`  // address pairs of sandboxes come from here
+	Synthetic netip.Prefix `json:"synthetic"`  // never dialled
+	Purge     bool         `json:"purge"`      // sandboxes end with the run
+	Adopt     bool         `json:"adopt"`      // keep living sandboxes of an earlier start; else remove them
+	Base      bool         `json:"base"`       // build the image base in the background
+}
+
+// NodeReady is the node's answer. Files: the edge netns.
+type NodeReady struct {
+	EdgeNetns string `json:"edge_netns"`
+	RunscRoot string `json:"runsc_root"`
+}
+
+// EdgeStart is what the edge is told. Files: none.
+type EdgeStart struct {
+	Dir         string         `json:"dir"`          // the only directory it writes to
+	UpstreamDNS []string       `json:"upstream_dns"` // address:port
+	UpstreamCA  []string       `json:"upstream_ca"`  // PEM blocks, beside the system's roots
+	SystemRoots string         `json:"system_roots"` // the system's roots in PEM
+	Hard        []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
+	Synthetic   netip.Prefix   `json:"synthetic"`
+	Limits      EdgeLimits     `json:"limits"`
+	Uncaged     bool           `json:"uncaged"` // the kernel has no Landlock and the admin said to go on
+}
+
+// EdgeLimits bound what one sandbox may use of the edge.
+type EdgeLimits struct {
+	Connections int `json:"connections"` // live, per sandbox
+	Names       int `json:"names"`       // distinct, per incarnation
+}
+
+// InwardStart is what inward is told. Files: none.
+type InwardStart struct {
+	Uncaged bool `json:"uncaged"`
+}
+
+// ControlStart is what control is told. Files: the API's listener.
+type ControlStart struct {
+	Dir          string        `json:"dir"` // the store
+	Key          string        `json:"key"` // of an earlier start in this run; secret; empty makes one
+	APIURL       string        `json:"api_url"`
+	Exempt       []Exemption   `json:"exempt"`
+	TunnelDomain string        `json:"tunnel_domain"`
+	DefaultImage string        `json:"default_image"`
+	Limits       ControlLimits `json:"limits"`
+}
+
+// ControlReady is control's answer. Files: none.
+type ControlReady struct {
+	Key        string `json:"key"`         // secret
+	SetupToken string `json:"setup_token"` // secret, one-time: registers an org
+}
+
+// Exemption opens part of the soft floor: no Ports are all of them; Orgs are ids or slugs, and "*" is all of them.
+type Exemption struct {
+	CIDR  string   `json:"cidr" yaml:"cidr"`
+	Ports []uint16 `json:"ports,omitempty" yaml:"ports"`
+	Orgs  []string `json:"orgs,omitempty" yaml:"orgs"`
+}
+
+// ControlLimits bound what an org may ask for.
+type ControlLimits struct {
+	Sandboxes   int           `json:"sandboxes"`    // live, per org
+	MemoryBytes int64         `json:"memory_bytes"` // of one sandbox
+	CPUMillis   int64         `json:"cpu_millis"`   // of one sandbox
+	Lifetime    time.Duration `json:"lifetime"`     // of one sandbox
+}
+
+// IngressStart is what ingress is told. Files: the HTTPS listener.
+type IngressStart struct {
+	TunnelDomain string `json:"tunnel_domain"`
+}

@@ -1,0 +1,143 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"portreeve.dev/gateway/audit"
+	"portreeve.dev/gateway/internal/store"
+)
+
+// HandleEvent takes a node's report. One about a sandbox that is unknown, has ended, or has begun anew is passed over.
+func (s *Service) HandleEvent(ctx context.Context, e Event) error {
+	b, err := s.Store.AnySandbox(ctx, e.Sandbox)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch e.Kind {
+	case Exited, OOM, Expired:
+		s.abandon(b.ID) // a create that waits for its guest waits in vain
+	}
+	unlock, err := s.lock(ctx, b.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if b, err = s.Store.AnySandbox(ctx, e.Sandbox); err != nil {
+		return err
+	}
+	if b.Status.Ended() {
+		if e.Kind == OOM && b.Status == store.Failed && b.Reason != ReasonOOM && e.Incarnation >= b.Incarnation {
+			b.Reason = ReasonOOM // the exit was told before its cause
+			_, err := s.update(ctx, node(b.Org), b, audit.SandboxEnd, audit.Failure, map[string]string{"reason": ReasonOOM})
+			return err
+		}
+		return nil
+	}
+	if e.Incarnation < b.Incarnation {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Finish)
+	defer cancel()
+	switch e.Kind {
+	case Exited:
+		_, err = s.finish(ctx, b, store.Failed, ReasonExited)
+	case OOM:
+		_, err = s.finish(ctx, b, store.Failed, ReasonOOM)
+	case Expired:
+		_, err = s.finish(ctx, b, store.Terminated, ReasonExpired)
+	case Paused:
+		err = s.slept(ctx, b, e, store.Paused, audit.SandboxPause)
+	case Resumed:
+		err = s.slept(ctx, b, e, store.Running, audit.SandboxResume)
+	default:
+		err = fmt.Errorf("event %q of sandbox %q is unknown", e.Kind, e.Sandbox)
+	}
+	return err
+}
+
+func (s *Service) slept(ctx context.Context, b store.Sandbox, e Event, status store.SandboxStatus, action audit.Action) error {
+	if b.Status != store.Running && b.Status != store.Paused || e.Generation < b.Generation {
+		return nil
+	}
+	if b.Status == status && b.Generation == e.Generation {
+		return nil
+	}
+	b.Status, b.Generation = status, e.Generation
+	_, err := s.update(ctx, node(b.Org), b, action, audit.Success, nil)
+	return err
+}
+
+// Reconcile brings the rows and the node together after a start of either: the node's word counts for what runs, the rows'
+// for what may. Call it before the API listens.
+func (s *Service) Reconcile(ctx context.Context) error {
+	present, err := s.Runner.List(ctx)
+	if err != nil {
+		return fmt.Errorf("asking the node what it has: %w", err)
+	}
+	live, err := s.Store.LiveSandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	on := make(map[string]Present, len(present))
+	for _, p := range present {
+		on[p.ID] = p
+	}
+	var all error
+	for _, b := range live {
+		p, there := on[b.ID]
+		delete(on, b.ID)
+		all = errors.Join(all, s.reconcile(ctx, b.ID, p, there))
+	}
+	for id := range on {
+		s.Log.Warn("deleting a sandbox that nobody knows", "sandbox", id)
+		all = errors.Join(all, s.Runner.Delete(ctx, id))
+	}
+	return all
+}
+
+func (s *Service) reconcile(ctx context.Context, id string, p Present, there bool) error {
+	if s.isStarting(id) {
+		return nil // by this process
+	}
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b, err := s.Store.AnySandbox(ctx, id)
+	if err != nil || b.Status.Ended() {
+		return err
+	}
+	switch {
+	case b.Status == store.Terminating:
+		_, err = s.finish(ctx, b, store.Terminated, ReasonDeleted)
+	case b.Status == store.Creating:
+		_, err = s.finish(ctx, b, store.Failed, ReasonInterrupted)
+	case !there && !s.Now().Before(b.ExpiresAt):
+		_, err = s.finish(ctx, b, store.Terminated, ReasonExpired)
+	case !there:
+		_, err = s.finish(ctx, b, store.Failed, ReasonLost)
+	default:
+		status := store.Running
+		if p.Paused {
+			status = store.Paused
+		}
+		if b.Status == status && b.Generation == p.Started.Generation {
+			return nil
+		}
+		b.Status, b.Generation, b.Incarnation, b.Addr = status, p.Started.Generation, p.Started.Incarnation, p.Started.Addr
+		_, err = s.update(ctx, system(b.Org), b, audit.SandboxReconcile, audit.Success, map[string]string{"status": string(status)})
+	}
+	return err
+}
+
+func (s *Service) isStarting(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starts[id] != nil
+}

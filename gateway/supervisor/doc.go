@@ -1,0 +1,24 @@
+// Package supervisor starts the processes of one machine, brings them together and starts them again.
+//
+// A Supervisor knows five roles (node, edge, inward, control, ingress). It starts each with the rights that the role
+// needs, makes a socket pair for each two that talk, and after a death starts the role again with a growing pause:
+//
+//	s, err := supervisor.New(supervisor.Config{…})
+//	err = s.Run(ctx) // returns when ctx ends and everything is stopped
+//
+// # Security invariants
+//
+//   - SV-1: a listener of a process that is gone is closed everywhere, so that connects are refused (TestListenerOfADeadProcessRefuses).
+//   - SV-2: edge, inward, control and ingress run without capabilities, under a uid of their own, with no_new_privs (TestProcessesHaveOnlyTheirRights in e2e).
+//   - SV-3: a second supervisor can't take a state directory that is in use (TestStateDirectoryHasOneOwner).
+//
+// # Not here
+//
+// What the roles do (gateway/agent, gateway/server). The supervisor parses no byte of a sandbox or of the internet: only
+// its own configuration and what its children say over their sockets.
+//
+// # Failure
+//
+// With the supervisor gone its children end; sandboxes keep running in a box without a way out, and the next start
+// adopts (serve) or removes (dev) them.
+package supervisor

@@ -1,0 +1,160 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"portreeve.dev/gateway/config"
+	"portreeve.dev/gateway/role"
+)
+
+// nodeCapabilities is what making netns, links, rules, mounts and gVisor sandboxes takes. Not among them: loading modules,
+// raw I/O, the clock, tracing the kernel, reading its log.
+var nodeCapabilities = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
+	unix.CAP_MKNOD, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW, unix.CAP_SETFCAP, unix.CAP_SETGID,
+	unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SYS_PTRACE, unix.CAP_SYS_RESOURCE,
+}
+
+func (s *Supervisor) program(name string) string {
+	return filepath.Join(s.config.StateDir, "bin", name)
+}
+
+// processes lists the roles in the order in which they start; they stop in the opposite one.
+func (s *Supervisor) processes() []*process {
+	roles := []job{
+		{name: Node, binary: s.program("portreeve-node"), keep: nodeCapabilities, prepare: s.prepareNode, ready: s.nodeReady},
+		{name: Edge, binary: s.program("portreeve-edge"), uid: EdgeUID, prepare: s.prepareEdge},
+		{name: Inward, binary: s.program("portreeve-edge"), args: []string{"inward"}, uid: InwardUID, netns: s.netns, prepare: s.prepareInward},
+		{name: Control, binary: s.program("portreeve"), args: []string{"control"}, uid: ControlUID, prepare: s.prepareControl, ready: s.controlReady},
+		{name: Ingress, binary: s.program("portreeve"), args: []string{"ingress"}, uid: IngressUID, prepare: s.prepareIngress},
+	}
+	var all []*process
+	for _, r := range roles {
+		all = append(all, &process{job: r, broker: s.broker, logDir: filepath.Join(s.config.StateDir, "log"),
+			log: s.config.Log, up: make(chan struct{})})
+	}
+	return all
+}
+
+func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
+	return role.NodeStart{
+		StateDir: s.config.StateDir, Instance: s.instance, EdgeUID: EdgeUID, InwardUID: InwardUID,
+		Runsc: s.program("runsc"), Init: s.program("portreeve-init"), Probe: s.program("portreeve-probe"), TinyImage: s.program(TinyImage),
+		Addresses: netip.MustParsePrefix(s.config.Settings.Nodes.AddressRange),
+		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
+		Purge:     s.config.Purge, Adopt: restart || !s.config.Purge, Base: *s.config.Settings.Nodes.BuildBase,
+	}, nil, nil
+}
+
+func (s *Supervisor) nodeReady(body json.RawMessage, files []*os.File) error {
+	var ready role.NodeReady
+	if err := json.Unmarshal(body, &ready); err != nil {
+		return err
+	}
+	if len(files) != 1 {
+		return errors.New("node did not hand over the edge netns")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.edgeNetns != nil {
+		s.edgeNetns.Close()
+	}
+	s.edgeNetns = files[0]
+	s.status.EdgeNetns, s.status.RunscRoot = ready.EdgeNetns, ready.RunscRoot
+	return nil
+}
+
+func (s *Supervisor) netns() *os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.edgeNetns
+}
+
+func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
+	settings := s.config.Settings
+	resolvers := settings.Egress.UpstreamDNS
+	if len(resolvers) == 0 {
+		resolvers = config.SystemResolvers()
+	}
+	start := role.EdgeStart{
+		Dir: filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: resolvers, SystemRoots: config.SystemRoots(),
+		Hard: settings.HardRanges(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
+		Limits:  role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox},
+		Uncaged: settings.Nodes.WithoutLandlock,
+	}
+	for _, path := range settings.Egress.UpstreamCA {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !strings.Contains(string(pem), "BEGIN CERTIFICATE") {
+			return nil, nil, errors.New("egress.upstream_ca: " + path + " holds no certificate in PEM")
+		}
+		start.UpstreamCA = append(start.UpstreamCA, string(pem))
+	}
+	return start, nil, nil
+}
+
+func (s *Supervisor) prepareInward(bool) (any, []*os.File, error) {
+	return role.InwardStart{Uncaged: s.config.Settings.Nodes.WithoutLandlock}, nil, nil
+}
+
+func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
+	listener, err := listenFile(s.config.HTTP)
+	if err != nil {
+		return nil, nil, err
+	}
+	settings := s.config.Settings
+	memory, err := settings.MemoryBytes()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return role.ControlStart{
+		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey, APIURL: "http://" + s.config.HTTP + "/api/v1",
+		Exempt: settings.Egress.FloorExempt, TunnelDomain: settings.Tunnels.Domain,
+		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
+			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
+	}, []*os.File{listener}, nil
+}
+
+func (s *Supervisor) controlReady(body json.RawMessage, files []*os.File) error {
+	var ready role.ControlReady
+	if err := json.Unmarshal(body, &ready); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.APIKey, s.status.SetupToken = ready.Key, ready.SetupToken
+	s.status.APIURL = "http://" + s.config.HTTP + "/api/v1"
+	s.status.ConsoleURL = consoleURL(s.config.HTTP)
+	return nil
+}
+
+// consoleURL names the console so that browsers keep it and the tunnels on different sites.
+func consoleURL(addr string) string {
+	a, err := netip.ParseAddrPort(addr)
+	if err != nil || !a.Addr().IsLoopback() {
+		return "http://" + addr
+	}
+	return "http://console.localhost:" + strings.TrimPrefix(addr[strings.LastIndex(addr, ":"):], ":")
+}
+
+func (s *Supervisor) prepareIngress(bool) (any, []*os.File, error) {
+	listener, err := listenFile(s.config.HTTPS)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.HTTPSAddr = s.config.HTTPS
+	return role.IngressStart{TunnelDomain: s.config.Settings.Tunnels.Domain}, []*os.File{listener}, nil
+}

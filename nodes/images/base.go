@@ -1,0 +1,184 @@
+package images
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// What the image "base" has beside Debian's minimum.
+var basePackages = []string{"bash", "ca-certificates", "coreutils", "curl", "git", "nodejs", "python3"}
+
+// Left out of every package: nobody reads it in a sandbox.
+var baseExcludes = []string{"/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*"}
+
+// StartBase builds the image "base" with mmdebstrap, in the background, unless it is there or being built. Its state is
+// in the store; Wait waits for it; ctx ends it.
+func (s *Store) StartBase(ctx context.Context) error {
+	const name = "base"
+	if !s.base.TryLock() {
+		return nil
+	}
+	started := false
+	defer func() {
+		if !started {
+			s.base.Unlock()
+		}
+	}()
+	if st, err := s.load(name); err == nil && st.State == "ready" {
+		return nil
+	} else if err != nil && !errors.Is(err, ErrUnknown) {
+		return err
+	}
+	program, err := exec.LookPath("mmdebstrap")
+	if err != nil {
+		err = errors.New("mmdebstrap is not installed; Debian has it in the package mmdebstrap")
+		return errors.Join(err, s.failed(name, err))
+	}
+	if err := s.building(name, "starting"); err != nil {
+		return err
+	}
+	started = true
+	s.wg.Go(func() {
+		defer s.base.Unlock()
+		s.buildBase(ctx, name, program)
+	})
+	return nil
+}
+
+func (s *Store) buildBase(ctx context.Context, name, program string) {
+	img, err := s.debootstrap(ctx, name, program)
+	if err == nil {
+		s.c.Log.Info("image built", "image", name, "digest", img.Digest)
+		return
+	}
+	s.c.Log.Warn("building image", "image", name, "err", err)
+	if err := s.failed(name, err); err != nil {
+		s.c.Log.Warn("recording failed image", "image", name, "err", err)
+	}
+}
+
+func (s *Store) debootstrap(ctx context.Context, name, program string) (Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	tmp, err := os.MkdirTemp(s.c.Dir, partial)
+	if err != nil {
+		return Image{}, err
+	}
+	defer os.RemoveAll(tmp)
+	suite, sources := debian("/")
+	cmd := exec.CommandContext(ctx, program, baseArgs(suite, sources)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it unmounts and removes what it made
+	cmd.WaitDelay = 20 * time.Second
+	cmd.Dir = "/"
+	cmd.Env = append(proxies(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR="+tmp, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return Image{}, err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return Image{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return Image{}, err
+	}
+	said := make(chan string, 1)
+	go func() { said <- s.follow(name, stderr) }()
+
+	// The tar is unpacked while it comes; the name is given only when the program has ended well.
+	digest, unpackErr := s.unpack(ctx, stdout)
+	_, _ = io.Copy(io.Discard, stdout)
+	last := <-said
+	if err := cmd.Wait(); err != nil {
+		return Image{}, fmt.Errorf("mmdebstrap: %w: %s", err, last)
+	}
+	if unpackErr != nil {
+		return Image{}, unpackErr
+	}
+	img := Image{Name: name, Digest: digest, Rootfs: s.rootfs(digest)}
+	return img, s.save(Status{Image: img, State: "ready", Since: s.c.Now().UTC()})
+}
+
+// follow records each line of progress, at most one in two seconds, and returns the last error line.
+func (s *Store) follow(name string, r io.Reader) string {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 4096), 1<<20)
+	last, saved := "", time.Time{}
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || len(line) > 300 {
+			continue
+		}
+		if strings.HasPrefix(line, "E:") || last == "" || !strings.HasPrefix(last, "E:") {
+			last = line
+		}
+		progress, ok := strings.CutPrefix(line, "I: ")
+		if now := s.c.Now(); ok && now.Sub(saved) > 2*time.Second {
+			saved = now
+			if err := s.building(name, progress); err != nil {
+				s.c.Log.Warn("recording progress", "image", name, "err", err)
+			}
+		}
+	}
+	_, _ = io.Copy(io.Discard, r)
+	return last
+}
+
+func baseArgs(suite string, sources []string) []string {
+	args := []string{"--mode=root", "--variant=minbase", "--format=tar", "--include=" + strings.Join(basePackages, ",")}
+	for _, e := range baseExcludes {
+		args = append(args, "--dpkgopt=path-exclude="+e)
+	}
+	args = append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", suite, "-")
+	return append(args, sources...)
+}
+
+// debian returns the suite to build, and the host's own package sources where it is a Debian of that suite, so that its
+// mirror is used. Elsewhere mmdebstrap knows one.
+func debian(root string) (suite string, sources []string) {
+	release := make(map[string]string)
+	b, _ := os.ReadFile(filepath.Join(root, "etc/os-release"))
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		release[key] = strings.Trim(value, `"`)
+	}
+	if release["ID"] != "debian" || release["VERSION_CODENAME"] == "" {
+		return "bookworm", nil
+	}
+	for _, pattern := range []string{"etc/apt/sources.list", "etc/apt/sources.list.d/*debian.sources"} {
+		files, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, f := range files {
+			if st, err := os.Stat(f); err == nil && st.Size() > 0 {
+				sources = append(sources, f)
+			}
+		}
+	}
+	return release["VERSION_CODENAME"], sources
+}
+
+// proxies are the only variables of ours that a build gets.
+func proxies() []string {
+	var env []string
+	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+func (s *Store) building(name, progress string) error {
+	return s.save(Status{Image: Image{Name: name}, State: "building", Progress: progress, Since: s.c.Now().UTC()})
+}
+
+func (s *Store) failed(name string, err error) error {
+	return s.save(Status{Image: Image{Name: name}, State: "failed", Error: err.Error(), Since: s.c.Now().UTC()})
+}

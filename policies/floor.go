@@ -1,0 +1,131 @@
+package policies
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"portreeve.dev/policies/hostname"
+	"portreeve.dev/policies/netaddr"
+)
+
+// FloorLayer is the Layer of the floor's verdicts.
+const FloorLayer = "floor"
+
+// EveryOrg in an exemption's Orgs stands for all of them.
+const EveryOrg = "*"
+
+// An Exemption opens a part of the soft floor. A platform admin makes it, never an org.
+type Exemption struct {
+	CIDR  netip.Prefix `json:"cidr"`
+	Ports []uint16     `json:"ports,omitempty"` // empty: every port but 25, which has to be named
+	Orgs  []string     `json:"orgs"`            // who may use it; EveryOrg for all, empty is an error
+}
+
+// FloorConfig is the floor's settings.
+type FloorConfig struct {
+	Hard   []netip.Prefix // closed beside the fixed ranges: the sandboxes' addresses, our own, the store's
+	Exempt []Exemption
+}
+
+// A Floor judges addresses, whatever the policy says. A nil Floor closes everything.
+type Floor struct {
+	hard   []netip.Prefix
+	exempt []Exemption
+}
+
+// NewFloor checks cfg. No exemption may touch the hard floor, not even with a part of its range.
+func NewFloor(cfg FloorConfig) (*Floor, error) {
+	f := &Floor{}
+	for _, p := range cfg.Hard {
+		p, err := netaddr.CanonicalPrefix(p)
+		if err != nil {
+			return nil, fmt.Errorf("hard floor: %w", err)
+		}
+		f.hard = append(f.hard, p)
+	}
+	closed := slices.Concat(hardRanges, netaddr.Transitional, f.hard)
+	for _, e := range cfg.Exempt {
+		p, err := netaddr.CanonicalPrefix(e.CIDR)
+		if err != nil {
+			return nil, fmt.Errorf("floor exemption: %w", err)
+		}
+		for _, hard := range closed {
+			if p.Overlaps(hard) {
+				return nil, fmt.Errorf("floor exemption %v overlaps %v, which is hard and can't be opened", p, hard)
+			}
+		}
+		if len(e.Orgs) == 0 {
+			return nil, fmt.Errorf("floor exemption %v names no org; %q stands for all", p, EveryOrg)
+		}
+		if slices.Contains(e.Ports, 0) {
+			return nil, fmt.Errorf("floor exemption %v names port 0", p)
+		}
+		f.exempt = append(f.exempt, Exemption{p, slices.Clone(e.Ports), slices.Clone(e.Orgs)})
+	}
+	return f, nil
+}
+
+// Judge decides about one address and port, for one org, directly before the dial. Call it with the address that is dialled.
+// An allowing verdict has Named set when an exemption was needed: then it holds only if the policy's verdict is Named too.
+func (f *Floor) Judge(org string, addr netip.Addr, port uint16) Verdict {
+	if f == nil || port == 0 {
+		return floorVerdict(ReasonFloorHard)
+	}
+	class := Classify(addr)
+	addr = netaddr.Canonical(addr)
+	embedded := netaddr.Embed(addr)
+	if class == Hard || contains(f.hard, addr) || slices.ContainsFunc(embedded.All(), func(a netip.Addr) bool { return contains(f.hard, a) }) {
+		return floorVerdict(ReasonFloorHard)
+	}
+	reason := ReasonAllowed
+	switch {
+	case class != Public:
+		reason = ReasonFloorSoft
+	case port == 25:
+		reason = ReasonPort25
+	}
+	if reason == ReasonAllowed {
+		return Verdict{Action: Allow, Reason: reason, Layer: FloorLayer}
+	}
+	for i := range f.exempt {
+		if f.exempt[i].covers(org, addr, port) {
+			return Verdict{Action: Allow, Reason: ReasonAllowed, Layer: FloorLayer, Named: true}
+		}
+	}
+	return floorVerdict(reason)
+}
+
+func (e *Exemption) covers(org string, addr netip.Addr, port uint16) bool {
+	if org == "" || !e.CIDR.Contains(addr) || !slices.Contains(e.Orgs, org) && !slices.Contains(e.Orgs, EveryOrg) {
+		return false
+	}
+	return slices.Contains(e.Ports, port) || len(e.Ports) == 0 && port != 25
+}
+
+// hardNames lead to the machine itself or to a metadata service, in networks that have one.
+var hardNames = map[string]bool{
+	"localhost": true, "localhost.localdomain": true, "ip6-localhost": true, "ip6-loopback": true,
+	"metadata": true, "metadata.google.internal": true, "metadata.goog": true,
+	"instance-data": true, "instance-data.ec2.internal": true,
+	"metadata.tencentyun.com": true, "metadata.packet.net": true, "metadata.platformequinix.com": true,
+	"rancher-metadata": true, "metadata.azure.internal": true,
+}
+
+// JudgeHost decides about a name before anything else is known of it. Its addresses are judged again when they are dialled.
+func (f *Floor) JudgeHost(host string) Verdict {
+	if f == nil {
+		return floorVerdict(ReasonFloorHard)
+	}
+	name, err := hostname.Normalize(host)
+	if err != nil {
+		return floorVerdict(ReasonHostInvalid)
+	}
+	if hardNames[name] || strings.HasSuffix(name, ".localhost") {
+		return floorVerdict(ReasonFloorHard)
+	}
+	return Verdict{Action: Allow, Reason: ReasonAllowed, Layer: FloorLayer}
+}
+
+func floorVerdict(reason Reason) Verdict { return Verdict{Reason: reason, Layer: FloorLayer} }

@@ -1,0 +1,265 @@
+package policies
+
+import (
+	"net/netip"
+	"strings"
+
+	"portreeve.dev/policies/netaddr"
+	"portreeve.dev/policies/pathmatch"
+)
+
+// reference is the evaluator as one would explain it, without an index and without regard for speed:
+// it asks about each protocol by itself, looks at every rule of every layer, and puts the answers together.
+func reference(layers []Layer, r Request) Verdict {
+	for _, l := range layers {
+		if l.Document == nil {
+			return Verdict{Reason: ReasonNoPolicy, Layer: l.Name, Version: l.Version}
+		}
+	}
+	var asked Protocol
+	for i := range protocolNames {
+		if p := Protocol(1 << i); r.Stage == StageName || r.Protocol == 0 || r.Protocol == p {
+			asked |= p
+		}
+	}
+	holds, _ := refLayers(layers, r, asked, true)
+	would, reason := refLayers(layers, r, asked, false)
+	v := Verdict{Reason: reason}
+	if holds == 0 {
+		_, v.Reason = refLayers(layers, r, asked, true)
+		v.Requestable = v.Reason == ReasonNoRule
+		return v
+	}
+	v.Action, v.Protocols, v.Observed = Allow, holds, would == 0
+	v.Requestable = false
+	if r.Stage == StageName {
+		v.Protocols = 0
+	}
+	v.TLS, v.Foreign, v.DNS, v.Log, v.Named = refAttributes(layers, r, holds)
+	if v.Observed {
+		v.Named = false
+	}
+	return v
+}
+
+// refLayers returns the protocols that pass every layer, and why it is none.
+func refLayers(layers []Layer, r Request, asked Protocol, observe bool) (Protocol, Reason) {
+	pass, allowed, denied := Protocol(0), Protocol(0), Protocol(0)
+	for i := range protocolNames {
+		p := Protocol(1 << i)
+		if asked&p == 0 {
+			continue
+		}
+		allow, deny := true, false
+		for _, l := range layers {
+			if observe && !r.Now.IsZero() && l.Document.ObserveUntil.After(r.Now) {
+				continue
+			}
+			some := false
+			for j := range l.Document.Rules {
+				rule := &l.Document.Rules[j]
+				if !refMatch(rule, r, p) {
+					continue
+				}
+				some = some || rule.Action == Allow
+				deny = deny || rule.Action == Deny
+			}
+			allow = allow && some
+		}
+		if allow {
+			allowed |= p
+		}
+		if deny {
+			denied |= p
+		}
+		if allow && !deny {
+			pass |= p
+		}
+	}
+	switch {
+	case pass != 0:
+		return pass, ReasonAllowed
+	case allowed != 0 || denied == asked:
+		return 0, ReasonRuleDenied
+	}
+	return 0, ReasonNoRule
+}
+
+func refMatch(rule *Rule, r Request, p Protocol) bool {
+	matched, _ := refWhy(rule, r, p)
+	return matched
+}
+
+// refWhy also says whether a deny rule has to wait for the request.
+func refWhy(rule *Rule, r Request, p Protocol) (matched, waits bool) {
+	allow := rule.Action == Allow
+	if rule.Disabled || refCloseness(rule, r) == 0 {
+		return false, false
+	}
+	if !rule.ExpiresAt.IsZero() {
+		if r.Now.IsZero() && allow || !r.Now.IsZero() && !r.Now.Before(rule.ExpiresAt) {
+			return false, false
+		}
+	}
+	inside := rule.Methods != nil || rule.Paths != nil
+	everyPort := len(rule.Ports) == 1 && rule.Ports[0].First == 1 && rule.Ports[0].Last == 65535
+	if r.Stage == StageName {
+		if allow {
+			return true, false
+		}
+		whole := everyPort && rule.Protocols == AllProtocols && !inside
+		return whole, !whole
+	}
+	if rule.Protocols&p == 0 {
+		return false, false
+	}
+	hasPort := false
+	for _, q := range rule.Ports {
+		hasPort = hasPort || q.First <= r.Port && r.Port <= q.Last
+	}
+	if !hasPort {
+		return false, false
+	}
+	if !inside {
+		return true, false
+	}
+	if r.Stage == StageConnect {
+		return allow, !allow
+	}
+	hasMethod, hasPath := rule.Methods == nil, rule.Paths == nil
+	for _, m := range rule.Methods {
+		hasMethod = hasMethod || m == r.Method || !allow && strings.EqualFold(m, r.Method)
+	}
+	for _, text := range rule.Paths {
+		pattern, _ := pathmatch.Compile(text)
+		hasPath = hasPath || pattern.MatchAll(r.Path) || !allow && pattern.MatchAny(r.Path)
+	}
+	return hasMethod && hasPath, false
+}
+
+// refCloseness is 0 if the rule is not for the destination, and grows with how closely it names it.
+func refCloseness(rule *Rule, r Request) int {
+	best := 0
+	if r.Host != "" {
+		if rule.Any {
+			best = max(best, 1)
+		}
+		for _, host := range rule.Hosts {
+			if host == r.Host {
+				best = max(best, 1000)
+			}
+			if strings.HasPrefix(host, "*.") && strings.HasSuffix(r.Host, host[1:]) {
+				best = max(best, 1+len(host))
+			}
+		}
+	}
+	if r.Addr.IsValid() && (r.Host == "" || rule.Action == Deny) {
+		a := netaddr.Canonical(r.Addr)
+		all := []netip.Addr{a}
+		if rule.Action == Deny {
+			e := netaddr.Embed(a)
+			all = append(all, e.All()...)
+		}
+		for _, p := range rule.CIDRs {
+			for _, a := range all {
+				if p.Contains(a) {
+					best = max(best, 2+p.Bits())
+				}
+			}
+		}
+	}
+	return best
+}
+
+// refAttributes works out how the allowed protocols may be used.
+func refAttributes(layers []Layer, r Request, holds Protocol) (tls TLSMode, foreign ForeignCredentials, dns DNSMode, log LogMode, named bool) {
+	asked := AllProtocols
+	if r.Protocol != 0 && r.Stage != StageName {
+		asked = r.Protocol
+	}
+	var foreigns []ForeignCredentials
+	var dnss []DNSMode
+	var logs []LogMode
+	named = true
+	for _, l := range layers {
+		var speaks, opens *Rule // the closest, and among the close ones the strictest
+		for j := range l.Document.Rules {
+			rule := &l.Document.Rules[j]
+			matched, waits := false, false
+			for i := range protocolNames {
+				if p := Protocol(1 << i); asked&p != 0 {
+					m, w := refWhy(rule, r, p)
+					matched, waits = matched || m, waits || w
+				}
+			}
+			if rule.Action == Deny && waits && rule.TLS == Inspect {
+				tls = Inspect
+			}
+			if rule.Action == Deny || !matched {
+				continue
+			}
+			if speaks == nil || refBefore(rule, speaks, r) {
+				speaks = rule
+			}
+			if rule.Protocols&HTTPS != 0 && (opens == nil || refBefore(rule, opens, r)) {
+				opens = rule
+			}
+		}
+		if opens != nil && opens.TLS == Inspect {
+			tls = Inspect
+		}
+		if speaks == nil {
+			named = false
+			continue
+		}
+		if speaks.Any {
+			named = false
+		}
+		for _, p := range speaks.CIDRs {
+			if p.Bits() == 0 {
+				named = false
+			}
+		}
+		if speaks.ForeignCredentials != nil {
+			foreigns = append(foreigns, *speaks.ForeignCredentials)
+		}
+		if speaks.DNS != nil {
+			dnss = append(dnss, *speaks.DNS)
+		}
+		if speaks.Log != nil {
+			logs = append(logs, *speaks.Log)
+		}
+	}
+	if holds&HTTPS == 0 {
+		tls = Pass
+	}
+	return tls, strictest(foreigns), strictest(dnss), strictest(logs), named
+}
+
+func strictest[T ~uint8](opinions []T) (s T) {
+	for i, o := range opinions {
+		if i == 0 || o < s {
+			s = o
+		}
+	}
+	return s
+}
+
+func refBefore(a, b *Rule, r Request) bool {
+	if x, y := refCloseness(a, r), refCloseness(b, r); x != y {
+		return x > y
+	}
+	if a.TLS != b.TLS {
+		return a.TLS == Inspect
+	}
+	value := func(f *ForeignCredentials) int {
+		if f == nil {
+			return 99
+		}
+		return int(*f)
+	}
+	if x, y := value(a.ForeignCredentials), value(b.ForeignCredentials); x != y {
+		return x < y
+	}
+	return a.ID < b.ID
+}

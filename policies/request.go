@@ -1,0 +1,55 @@
+package policies
+
+import (
+	"net/netip"
+	"time"
+)
+
+// A Request is what a verdict is asked about.
+type Request struct {
+	Stage Stage
+	// Host is the name, as hostname.Normalize returns it; empty for a connection by address.
+	Host string
+	// Addr is the address, when Host is empty. Beside a Host it is the address about to be dialled for it:
+	// then only deny rules look at it, so that a forbidden range stays forbidden under every name.
+	Addr netip.Addr
+	Port uint16
+	// Protocol is one protocol, or zero at StageConnect while it is not known yet.
+	Protocol Protocol
+	Method   string // StageRequest only, as sent
+	Path     string // StageRequest only, as pathmatch.Canonical returns it
+	// Now is the time of the request. The zero time counts as after every end of an allow and before every end of a deny.
+	Now time.Time
+}
+
+// A Verdict is the answer. Its zero value is a denial.
+type Verdict struct {
+	Action Action `json:"action"`
+	// Reason is why; if Observed, why it would have been denied.
+	Reason Reason `json:"reason"`
+	Rule   string `json:"rule,omitempty"`  // id of the rule that decided
+	Layer  string `json:"layer,omitempty"` // name of its layer, or "floor"
+	// Version is the version of that layer.
+	Version int64 `json:"version"`
+	// Protocols is what every layer allows for this host and port: all of it while the request's protocol is unknown,
+	// else that one. Ask again once the protocol is known. Empty at StageName and in a denial.
+	Protocols Protocol           `json:"protocols"`
+	TLS       TLSMode            `json:"tls"`
+	Foreign   ForeignCredentials `json:"foreign_credentials"`
+	DNS       DNSMode            `json:"dns"`
+	Log       LogMode            `json:"log"`
+	Message   string             `json:"message,omitempty"` // the deny rule's own words
+	// Requestable: what is missing is only a rule, so access may be asked for.
+	Requestable bool `json:"requestable"`
+	// Observed: a layer would have denied, but only watches (observe_until). Never inject a secret for such a request.
+	Observed bool `json:"observed"`
+	// Named: in every layer the rule that allowed names the host or the address, not just everything.
+	// Only then may an exemption of the floor be used.
+	Named bool `json:"named"`
+}
+
+// Allowed reports whether the verdict lets the request pass.
+func (v Verdict) Allowed() bool { return v.Action == Allow }
+
+// Denied returns a denial for that reason, for callers that deny before or after the policy is asked.
+func Denied(reason Reason) Verdict { return Verdict{Reason: reason} }

@@ -1,0 +1,25 @@
+// Package secrets says who may use which value where, and shapes the injected header.
+//
+// A Grant names the one place to which a secret may go. An Injector holds the grants and values of one org, and is asked
+// for every allowed request on opened TLS:
+//
+//	uses, err := injector.Apply(secrets.Request{Host: "api.example.com", Port: 443, Policy: "web"}, r)
+//
+// On a host that any grant names it first removes every carrier of a credential that the sandbox sent, whether or not a
+// grant fits this request: an allowed host is not an allowed account.
+//
+// # Security invariants
+//
+//   - SC-1: a value goes only to the host, port, methods, path and policies that its grant names (TestGrantFitsOrNothing).
+//   - SC-2: on a granted host no credential of the sandbox's own stays in the request (TestNoForeignCredentialStays).
+//   - SC-3: a value prints, marshals and logs as "redacted" (TestValuePrintsNothing).
+//   - SC-4: a value that would break the header is refused when it is stored, and again when it is used (TestValueThatBreaksAHeaderIsRefused).
+//
+// # Not here
+//
+// Whether the request may pass at all (policies), and that the upstream is verified (egress/proxy).
+//
+// # Failure
+//
+// A grant whose value is missing is an error: the request is refused, never sent without it.
+package secrets

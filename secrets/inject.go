@@ -1,0 +1,101 @@
+package secrets
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// A Secret is a value with its grants.
+type Secret struct {
+	ID      string
+	Version int64
+	Value   Value
+	Grants  []Grant // completed
+}
+
+// A Request is where a request goes, as the proxy judged it; what the sandbox wrote into it doesn't count.
+type Request struct {
+	Host   string // the name dialled
+	Port   uint16
+	Policy string // the sandbox's named policy; empty is the ceiling
+	Path   string // canonical, as it is sent
+}
+
+// A Use says which secret went where.
+type Use struct {
+	Secret  string
+	Version int64
+	Place   string // header:authorization
+}
+
+// An Applied is what happened to a request.
+type Applied struct {
+	Uses    []Use
+	Removed []Found // credentials of the sandbox's own
+}
+
+// ErrUnavailable: a grant fits, and its value can't be used.
+var ErrUnavailable = errors.New("secret is not available")
+
+// An Injector holds the secrets of one org. It never changes and is safe for concurrent use; nil holds none.
+type Injector struct {
+	secrets []Secret
+	hosts   map[hostPort]bool // that any grant names
+}
+
+type hostPort struct {
+	host string
+	port uint16
+}
+
+// NewInjector checks the grants and returns an Injector for them.
+func NewInjector(secrets []Secret) (*Injector, error) {
+	i := &Injector{hosts: make(map[hostPort]bool)}
+	for _, s := range secrets {
+		s.Grants = append([]Grant(nil), s.Grants...)
+		for n := range s.Grants {
+			if err := s.Grants[n].Complete(); err != nil {
+				return nil, fmt.Errorf("secret %q, grant %d: %w", s.ID, n, err)
+			}
+			i.hosts[hostPort{s.Grants[n].Host, s.Grants[n].Port}] = true
+		}
+		i.secrets = append(i.secrets, s)
+	}
+	return i, nil
+}
+
+// Granted reports whether any grant names that host and port.
+func (i *Injector) Granted(host string, port uint16) bool {
+	return i != nil && i.hosts[hostPort{host, port}]
+}
+
+// Apply shapes r, which goes to at over verified TLS. On a granted host it removes the sandbox's own credentials, then sets
+// those whose grants fit. It fails with ErrUnavailable, having sent nothing, when a fitting secret has no usable value or
+// two of them want the same header.
+func (i *Injector) Apply(at Request, r *http.Request) (Applied, error) {
+	if !i.Granted(at.Host, at.Port) {
+		return Applied{}, nil
+	}
+	done := Applied{Removed: removeCarriers(r)}
+	set := make(map[string]string) // header to the secret that set it
+	for _, s := range i.secrets {
+		for _, g := range s.Grants {
+			if !g.fits(at, r.Method, at.Path) {
+				continue
+			}
+			name := http.CanonicalHeaderKey(g.Header)
+			if by, taken := set[name]; taken {
+				return done, fmt.Errorf("secrets %q and %q both set the header %s here: %w", by, s.ID, name, ErrUnavailable)
+			}
+			if s.Value.IsZero() || !fieldValue(s.Value.Reveal()) {
+				return done, fmt.Errorf("secret %q: %w", s.ID, ErrUnavailable)
+			}
+			set[name] = s.ID
+			r.Header[name] = []string{strings.Replace(g.Template, valueMark, string(s.Value.Reveal()), 1)}
+			done.Uses = append(done.Uses, Use{s.ID, s.Version, "header:" + strings.ToLower(name)})
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,79 @@
+package sso
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Kind says what sort of caller a principal is.
+type Kind string
+
+const (
+	KindKey    Kind = "key"    // an API key
+	KindSetup  Kind = "setup"  // the one-time token of the start screen, registering an org
+	KindSystem Kind = "system" // a part of ours: the node reporting an end, a restart reconciling
+)
+
+// A Scope is one thing that a key may do. Scopes imply nothing of each other.
+type Scope string
+
+const (
+	ScopeRead   Scope = "read"   // see sandboxes, decisions and policies
+	ScopeWrite  Scope = "write"  // make, use and end sandboxes
+	ScopeAdmin  Scope = "admin"  // change policies, settings and keys; read the audit log
+	ScopeGrants Scope = "grants" // say where secrets may go
+)
+
+// Scopes lists every scope there is.
+func Scopes() []Scope { return []Scope{ScopeRead, ScopeWrite, ScopeAdmin, ScopeGrants} }
+
+// ParseScope returns the scope of that name.
+func ParseScope(name string) (Scope, bool) {
+	s := Scope(name)
+	return s, slices.Contains(Scopes(), s)
+}
+
+// AnyPolicy in a principal's policies stands for each policy of the org.
+const AnyPolicy = "*"
+
+// A Principal is who is asking. The zero value is nobody.
+type Principal struct {
+	Kind     Kind
+	ID       string // key_..., or the name of the part for KindSystem
+	Org      string // org_...
+	Scopes   []Scope
+	Policies []string // named policies that it may give to a sandbox; AnyPolicy for all
+}
+
+// Valid reports whether this is somebody, of some org.
+func (p Principal) Valid() bool {
+	switch p.Kind {
+	case KindKey, KindSetup, KindSystem:
+		return p.ID != "" && p.Org != ""
+	default:
+		return false
+	}
+}
+
+// Has reports whether the principal holds the scope.
+func (p Principal) Has(s Scope) bool {
+	return p.Valid() && s != "" && slices.Contains(p.Scopes, s)
+}
+
+// MayGive reports whether the principal may give the named policy to a sandbox.
+func (p Principal) MayGive(policy string) bool {
+	return p.Valid() && policy != "" && (slices.Contains(p.Policies, policy) || slices.Contains(p.Policies, AnyPolicy))
+}
+
+// String names the principal for a log line: kind:id.
+func (p Principal) String() string {
+	if !p.Valid() {
+		return "nobody"
+	}
+	return strings.Join([]string{string(p.Kind), p.ID}, ":")
+}
+
+// System returns the principal of a part of ours acting within org.
+func System(part, org string) Principal {
+	return Principal{Kind: KindSystem, ID: part, Org: org}
+}
