@@ -34,11 +34,12 @@ func quiet(t *testing.T, l *lab.Lab, when string) {
 // TestNothingOutWhileProcessesDie kills each process in turn while a sandbox tries to get out, with the capture on the
 // uplink as judge. That the same sandbox gets to an allowed host before and after shows that the capture sees.
 func TestNothingOutWhileProcessesDie(t *testing.T) {
-	l, p := own(t)
+	l := lab.Start(t, lab.Options{})
 	before, err := l.Look()
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := l.StartProduct(t, lab.ProductOptions{Config: small})
 	ceiling(t, p, allow("good", "good.test"))
 	b := armed(t, p)
 	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); !open {
@@ -86,7 +87,13 @@ func TestNothingOutWhileProcessesDie(t *testing.T) {
 	if err := again.Stop(); err != nil {
 		t.Error(err)
 	}
-	_ = before
+	after, err := l.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Left(before, after); err != nil {
+		t.Errorf("after the next run has cleaned up and stopped: %v", err)
+	}
 }
 
 // watch lets the world go on for a while.

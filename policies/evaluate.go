@@ -86,7 +86,7 @@ type state struct {
 const (
 	rankAny    = 1
 	rankSuffix = 2   // plus the length of the suffix
-	rankExact  = 512 //
+	rankExact  = 512 // above every suffix
 	rankPrefix = 2   // plus the bits of the prefix
 )
 

@@ -83,7 +83,7 @@ func (r *reader) domains(n *node, path string) []string {
 	}
 	for i, host := range hosts {
 		if _, problem, hint := checkHost(host, action, false); problem != "" {
-			r.errs.add(fmt.Sprintf("%s[%d]", path, i), hint, "%s", problem)
+			r.errs.add(at(path, i), hint, "%s", problem)
 		}
 	}
 	return hosts

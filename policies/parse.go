@@ -68,7 +68,7 @@ func (r *reader) document(n *node) *Document {
 	default:
 		d.Rules = make([]Rule, len(rules.values))
 		for i, one := range rules.values {
-			d.Rules[i] = r.rule(one, fmt.Sprintf("rules[%d]", i))
+			d.Rules[i] = r.rule(one, at("rules", i))
 		}
 	}
 	r.failure(fields, d)
@@ -128,7 +128,7 @@ func (r *reader) field(rule *Rule, key string, n *node, path string) {
 		for i, s := range r.strings(n, path, MaxTargets) {
 			p, err := netaddr.ParsePrefix(s)
 			if err != nil {
-				r.errs.add(fmt.Sprintf("%s[%d]", path, i), "", "%v", err)
+				r.errs.add(at(path, i), "", "%v", err)
 			}
 			rule.CIDRs = append(rule.CIDRs, p)
 		}
@@ -136,7 +136,7 @@ func (r *reader) field(rule *Rule, key string, n *node, path string) {
 		rule.Ports = r.ports(n, path, MaxPorts)
 	case "protocols":
 		for i, v := range r.list(n, path, len(protocolNames)) {
-			rule.Protocols |= 1 << r.choice(v, fmt.Sprintf("%s[%d]", path, i), protocolNames)
+			rule.Protocols |= 1 << r.choice(v, at(path, i), protocolNames)
 		}
 	case "tls":
 		rule.TLS = TLSMode(r.choice(n, path, tlsNames))

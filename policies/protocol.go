@@ -15,8 +15,8 @@ const (
 	HTTP                          // HTTP in the clear
 	TLS                           // anything inside TLS, known by its server name only
 	TCP                           // any bytes at all
-	SSH                           //
-	Postgres                      //
+	SSH                           // by its banner
+	Postgres                      // by its first message
 
 	// AllProtocols is every protocol there is.
 	AllProtocols = HTTPS | HTTP | TLS | TCP | SSH | Postgres

@@ -69,7 +69,7 @@ func (r *reader) list(n *node, path string, limit int) []*node {
 func (r *reader) strings(n *node, path string, limit int) []string {
 	var all []string
 	for i, v := range r.list(n, path, limit) {
-		all = append(all, r.string(v, fmt.Sprintf("%s[%d]", path, i)))
+		all = append(all, r.string(v, at(path, i)))
 	}
 	return all
 }
@@ -118,7 +118,7 @@ func (r *reader) duration(n *node, path string) time.Duration {
 func (r *reader) ports(n *node, path string, limit int) []PortRange {
 	var all []PortRange
 	for i, v := range r.list(n, path, limit) {
-		at := fmt.Sprintf("%s[%d]", path, i)
+		here := at(path, i)
 		first, last, isRange := strings.Cut(v.text, "-")
 		if !isRange {
 			last = first
@@ -126,7 +126,7 @@ func (r *reader) ports(n *node, path string, limit int) []PortRange {
 		a, aok := port(first)
 		b, bok := port(last)
 		if !aok || !bok || v.kind != kindNumber && v.kind != kindString || v.kind == kindNumber && isRange {
-			r.errs.add(at, `write a number from 1 to 65535, or a range like "8000-8099"`, "%q is not a port", v.text)
+			r.errs.add(here, `write a number from 1 to 65535, or a range like "8000-8099"`, "%q is not a port", v.text)
 			continue
 		}
 		all = append(all, PortRange{a, b})

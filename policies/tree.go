@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -87,17 +88,17 @@ func jsonNode(d *json.Decoder, path string, depth int) (*node, error) {
 			return nil, tooDeep(path)
 		}
 		for d.More() {
-			at := fmt.Sprintf("%s[%d]", path, len(n.values))
+			here := at(path, len(n.values))
 			if n.kind == kindObject {
 				key, err := d.Token()
 				if err != nil {
 					return nil, &FieldError{Path: path, Message: fmt.Sprintf("not JSON at byte %d: %v", d.InputOffset(), err)}
 				}
-				if at, err = n.key(path, key.(string)); err != nil {
+				if here, err = n.key(path, key.(string)); err != nil {
 					return nil, err
 				}
 			}
-			value, err := jsonNode(d, at, depth+1)
+			value, err := jsonNode(d, here, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -151,19 +152,19 @@ func yamlNode(y *yaml.Node, path string, depth int) (*node, error) {
 		return nil, tooDeep(path)
 	}
 	for i := 0; i < len(y.Content); i++ {
-		at := fmt.Sprintf("%s[%d]", path, len(n.values))
+		here := at(path, len(n.values))
 		if n.kind == kindObject {
 			key := y.Content[i]
 			if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" {
 				return nil, &FieldError{Path: path, Message: fmt.Sprintf("the key in line %d is not a plain string", key.Line)}
 			}
 			var err error
-			if at, err = n.key(path, key.Value); err != nil {
+			if here, err = n.key(path, key.Value); err != nil {
 				return nil, err
 			}
 			i++
 		}
-		value, err := yamlNode(y.Content[i], at, depth+1)
+		value, err := yamlNode(y.Content[i], here, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -174,14 +175,14 @@ func yamlNode(y *yaml.Node, path string, depth int) (*node, error) {
 
 // key enters the next key of an object and returns its path. A key that comes twice would let two readers see two documents.
 func (n *node) key(path, name string) (string, error) {
-	at := join(path, name)
+	here := join(path, name)
 	for _, before := range n.keys {
 		if before == name {
-			return "", &FieldError{Path: at, Message: "the key comes twice"}
+			return "", &FieldError{Path: here, Message: "the key comes twice"}
 		}
 	}
 	n.keys = append(n.keys, name)
-	return at, nil
+	return here, nil
 }
 
 func join(path, name string) string {
@@ -190,5 +191,8 @@ func join(path, name string) string {
 	}
 	return path + "." + name
 }
+
+// at is the path of the entry i of a list.
+func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 func tooDeep(path string) error { return &FieldError{Path: path, Message: "nested too deeply"} }

@@ -137,11 +137,9 @@ func startPlain() (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := self
-	if !selfIsStatic {
-		if program, err = builtInit(); err != nil {
-			return nil, err
-		}
+	program, err := initProgram()
+	if err != nil {
+		return nil, err
 	}
 	if err := b.serve(); err != nil {
 		return nil, err

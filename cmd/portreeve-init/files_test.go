@@ -179,6 +179,7 @@ func TestBrokenUploadKeepsOldFile(t *testing.T) {
 			t.Errorf("without Mkdirs: %v", err)
 		}
 		do(t, b, shell("mkdir -p kept; echo -n old > kept/file"))
+		defer func() { do(t, b, shell("rm -r /workspace/kept")) }()
 		broken := errors.New("the source broke")
 		source := io.MultiReader(strings.NewReader(strings.Repeat("new", 50000)), iotest.ErrReader(broken))
 		if _, err := b.client.WriteFile(ctx, "kept/file", source, guest.WriteOptions{}); !errors.Is(err, broken) {

@@ -36,19 +36,19 @@ type sandbox struct {
 }
 
 func startGvisor() (*box, error) {
-	s, err := newSandbox()
+	program, err := initProgram()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSandbox(program)
 	if err != nil {
 		return nil, err
 	}
 	return s.box, s.start()
 }
 
-func newSandbox() (*sandbox, error) {
+func newSandbox(program string) (*sandbox, error) {
 	runsc, err := runscPath()
-	if err != nil {
-		return nil, err
-	}
-	program, err := builtInit()
 	if err != nil {
 		return nil, err
 	}

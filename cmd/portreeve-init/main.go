@@ -8,14 +8,12 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
-	"time"
 )
 
 const (
 	userID                   = 1001
 	workspace, socketPath    = "/workspace", "/run/portreeve/init.sock"
 	maxStreams, maxProcesses = 256, 512
-	shutdownGrace            = 3 * time.Second
 	prSetNoNewPrivs          = 38
 )
 
@@ -52,13 +50,4 @@ func main() {
 			go shutdown()
 		}
 	}
-}
-
-// shutdown ends all processes and then init, which ends the sandbox.
-func shutdown() {
-	syscall.Kill(-1, syscall.SIGTERM)
-	for end := time.Now().Add(shutdownGrace); time.Now().Before(end) && len(pids()) > 1; {
-		time.Sleep(20 * time.Millisecond)
-	}
-	os.Exit(0)
 }

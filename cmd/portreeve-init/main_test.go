@@ -25,6 +25,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// initProgram is this binary where that is possible, so that an overlay and the tests' own build reach init.
+func initProgram() (string, error) {
+	if selfIsStatic {
+		return os.Executable()
+	}
+	return builtInit()
+}
+
 var builtInit = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("/var/tmp", "portreeve-init-test")
 	if err != nil {
@@ -32,7 +40,7 @@ var builtInit = sync.OnceValues(func() (string, error) {
 	}
 	atEnd(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "portreeve-init")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "portreeve.dev/cmd/portreeve-init")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", path, "portreeve.dev/cmd/portreeve-init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building init: %w\n%s", err, out)

@@ -115,3 +115,12 @@ func sessionOf(pid int) int {
 	session, _ := strconv.Atoi(string(fields[3]))
 	return session
 }
+
+// shutdown ends all processes and then init, which ends the sandbox.
+func shutdown() {
+	syscall.Kill(-1, syscall.SIGTERM)
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end) && len(pids()) > 1; {
+		time.Sleep(20 * time.Millisecond)
+	}
+	os.Exit(0)
+}

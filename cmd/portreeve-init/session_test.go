@@ -86,7 +86,11 @@ func TestProcessesOutliveTheHostsSide(t *testing.T) {
 }
 
 func TestWakeFromCheckpoint(t *testing.T) {
-	s, err := newSandbox()
+	program, err := builtInit() // here the very binary that is shipped, small as it is
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSandbox(program)
 	if err == nil {
 		err = s.start()
 	}

@@ -128,6 +128,7 @@ type Timeouts struct {
 	FirstBytes    time.Duration // wait for the client where the server may speak first as well as not; 1 s
 	Dial          time.Duration // 15 s
 	Response      time.Duration // from the request's last byte to the answer's head; 5 min
+	HalfClosed    time.Duration // for an answer, after an HTTP/1 client has shut its side; then it counts as gone; 5 s
 	Idle          time.Duration // without a byte in either direction; 5 min
 	WebSocketIdle time.Duration // the same once a connection is a WebSocket; 1 h
 }
@@ -187,6 +188,7 @@ func (c Config) withDefaults() (Config, error) {
 		{&c.Timeouts.FirstBytes, time.Second},
 		{&c.Timeouts.Dial, 15 * time.Second},
 		{&c.Timeouts.Response, 5 * time.Minute},
+		{&c.Timeouts.HalfClosed, 5 * time.Second},
 		{&c.Timeouts.Idle, 5 * time.Minute},
 		{&c.Timeouts.WebSocketIdle, time.Hour},
 	} {

@@ -38,6 +38,7 @@ type connection struct {
 	watch  idleWatch
 	denied atomic.Pointer[judgement] // the connection is served only to say why it is refused
 	told   atomic.Bool               // that refusal was recorded
+	refs   atomic.Int32              // the goroutine in serve, the open client, each request; the proxy forgets it at zero
 
 	mu         sync.Mutex
 	isClosed   bool
@@ -55,6 +56,7 @@ func (p *Proxy) serve(nc net.Conn) {
 	if !ok {
 		return
 	}
+	defer c.release()
 	if !c.run() {
 		c.client.Close()
 	}
@@ -74,6 +76,7 @@ func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
 	c.client = &clientConn{Conn: nc, owner: c}
 	c.local = p.cfg.Self != nil && dst.Addr() == p.cfg.SelfAddr.Unmap()
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.refs.Store(2)
 	if !p.enter(c) {
 		c.cancel(errShutdown)
 		resetOnClose(nc)
@@ -108,7 +111,26 @@ func (c *connection) closed() {
 	if j := c.denied.Load(); j != nil && !c.told.Swap(true) {
 		_ = c.record(c.decision(layerConnect, levelAddress, *j))
 	}
-	c.p.leave(c)
+	c.release()
+}
+
+// hold keeps the connection known to the proxy while a request on it is served; false when it is gone already.
+func (c *connection) hold() bool {
+	for {
+		n := c.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if c.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (c *connection) release() {
+	if c.refs.Add(-1) == 0 {
+		c.p.leave(c)
+	}
 }
 
 // onClosed has remove called when the connection is closed, which may be already.

@@ -47,7 +47,7 @@ func (c *connection) dispatch(j judgement) (handed bool) {
 // serveClear hands clear HTTP to the server, behind the guard.
 func (c *connection) serveClear() (handed bool) {
 	c.authority = c.usualAuthority(80)
-	c.guard = newGuard(c.client, c.p.cfg.Timeouts.Head)
+	c.guard = newGuard(c.client, c)
 	return c.p.inbox.put(c.guard)
 }
 

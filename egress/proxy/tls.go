@@ -142,7 +142,7 @@ func (c *connection) open(j judgement) (handed bool) {
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
 		return c.p.inbox.put(conn)
 	}
-	c.guard = newGuard(conn, c.p.cfg.Timeouts.Head)
+	c.guard = newGuard(conn, c)
 	return c.p.inbox.put(c.guard)
 }
 

@@ -183,9 +183,7 @@ func (w *world) upstream(name string, port uint16, h http.Handler) *httptest.Ser
 func exchangeRaw(t testing.TB, nc net.Conn, send string) string {
 	t.Helper()
 	defer nc.Close()
-	if _, err := io.WriteString(nc, send); err != nil {
-		t.Fatal(err)
-	}
+	_, _ = io.WriteString(nc, send) // the other side may have said no already
 	if c, ok := nc.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()
 	}

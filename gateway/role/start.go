@@ -53,13 +53,13 @@ type InwardStart struct {
 
 // ControlStart is what control is told. Files: the API's listener.
 type ControlStart struct {
-	Dir          string        `json:"dir"` // the store
-	Key          string        `json:"key"` // of an earlier start in this run; secret; empty makes one
-	APIURL       string        `json:"api_url"`
-	Exempt       []Exemption   `json:"exempt"`
-	TunnelDomain string        `json:"tunnel_domain"`
-	DefaultImage string        `json:"default_image"`
-	Limits       ControlLimits `json:"limits"`
+	Dir          string         `json:"dir"` // the store
+	Key          string         `json:"key"` // of an earlier start in this run; secret; empty makes one
+	APIURL       string         `json:"api_url"`
+	Exempt       []Exemption    `json:"exempt"`
+	Hard         []netip.Prefix `json:"hard"` // ranges of ours, added to the hard floor
+	TunnelDomain string         `json:"tunnel_domain"`
+	Limits       ControlLimits  `json:"limits"`
 }
 
 // ControlReady is control's answer. Files: none.

@@ -120,7 +120,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	defer s.mu.Unlock()
 	return role.ControlStart{
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey, APIURL: "http://" + s.config.HTTP + "/api/v1",
-		Exempt: settings.Egress.FloorExempt, TunnelDomain: settings.Tunnels.Domain,
+		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), TunnelDomain: settings.Tunnels.Domain,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
 	}, []*os.File{listener}, nil

@@ -42,6 +42,7 @@ type Reader struct {
 
 	src     io.Reader
 	refusal atomic.Pointer[Refusal]
+	heads   atomic.Int64 // let through so far, the stand-in too
 
 	state     state
 	buf       []byte // buf[pass:] is unread; buf[pass:good] may be passed on, buf[good:] is still to be checked
@@ -59,6 +60,12 @@ func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
 
 // Refusal returns why the stream ended, or nil.
 func (r *Reader) Refusal() *Refusal { return r.refusal.Load() }
+
+// Heads returns how many requests were let through so far, the stand-in for a refused one included.
+func (r *Reader) Heads() int64 { return r.heads.Load() }
+
+// Between reports whether everything that was read belongs to whole requests. Only the reading goroutine may ask.
+func (r *Reader) Between() bool { return r.state == inHead && r.pass == len(r.buf) }
 
 // Release ends all checking: the connection no longer speaks HTTP, because the upstream accepted an upgrade.
 // No Read may be running.
@@ -212,6 +219,7 @@ func (r *Reader) head(b []byte) bool {
 		return r.refuseHead(err)
 	}
 	r.good += end
+	r.heads.Add(1)
 	switch {
 	case h.Chunked:
 		r.state = inSize
@@ -292,6 +300,7 @@ func (r *Reader) trailers(b []byte) bool {
 // refuseHead puts the stand-in in place of everything that is left.
 func (r *Reader) refuseHead(why *Refusal) bool {
 	r.over(why, io.EOF)
+	r.heads.Add(1)
 	r.buf, r.pass, r.good = append(r.buf[:0], standIn...), 0, len(standIn)
 	r.wait(false)
 	return true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"portreeve.dev/nodes"
@@ -34,7 +35,7 @@ func (n *network) Make(ctx context.Context, _ string) (nodes.Link, error) {
 	if err != nil {
 		return nodes.Link{}, err
 	}
-	pair, err := n.edge.Pair(ctx, n.prefix+rand.Text()[:12], addr)
+	pair, err := n.edge.Pair(ctx, n.prefix+strings.ToLower(rand.Text()[:12]), addr)
 	if err != nil {
 		n.addresses.Release(addr)
 		return nodes.Link{}, err

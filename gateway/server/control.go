@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"portreeve.dev/gateway/api"
+	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/link"
+	"portreeve.dev/gateway/role"
+	"portreeve.dev/gateway/sandboxes"
+)
+
+// control is the state of the process. Its parts are set by start, before any link.
+type control struct {
+	log       *slog.Logger
+	node      *child.Sibling
+	edge      *child.Sibling
+	inward    *child.Sibling
+	ingress   *child.Sibling
+	setup     role.ControlStart
+	store     *store.Store
+	sandboxes *sandboxes.Service
+	publisher *feed.Publisher
+	http      *http.Server
+	running   sync.WaitGroup
+}
+
+// Control is the life of the process.
+func Control(ctx context.Context) error {
+	c := &control{log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	c.node = &child.Sibling{Mux: link.NewMux(), Up: c.reconcile}
+	c.edge = &child.Sibling{Mux: link.NewMux()}
+	c.inward = &child.Sibling{Mux: link.NewMux()}
+	c.ingress = &child.Sibling{Mux: link.NewMux()}
+	link.Handle(c.node.Mux, role.NodeEvent, c.event)
+	link.Handle(c.edge.Mux, role.ControlDecisions, c.keepDecisions)
+	err := child.Run(ctx, child.Spec{
+		Start:    c.start,
+		Stop:     c.stop,
+		Siblings: map[string]*child.Sibling{"node": c.node, "edge": c.edge, "inward": c.inward, "ingress": c.ingress},
+	})
+	c.running.Wait()
+	return err
+}
+
+func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.File) (any, []*os.File, error) {
+	if err := json.Unmarshal(raw, &c.setup); err != nil {
+		return nil, nil, err
+	}
+	if len(files) != 1 {
+		return nil, nil, errors.New("control takes one listener")
+	}
+	listener, err := net.FileListener(files[0])
+	files[0].Close()
+	if err != nil {
+		return nil, nil, fmt.Errorf("taking the API's listener: %w", err)
+	}
+	ready, err := c.build(ctx)
+	if err != nil {
+		listener.Close()
+		return nil, nil, err
+	}
+	c.running.Go(func() { c.publisher.Run(ctx) })
+	c.running.Go(func() { c.forgetDecisions(ctx) })
+	c.running.Go(func() {
+		if err := c.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			c.log.Error("the API ended", "err", err)
+		}
+	})
+	context.AfterFunc(ctx, func() { c.http.Close() })
+	return ready, nil, nil
+}
+
+// build makes the parts and the first org.
+func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
+	var err error
+	if c.store, err = openStore(ctx, filepath.Join(c.setup.Dir, "store.db")); err != nil {
+		return nil, err
+	}
+	c.publisher = &feed.Publisher{Edge: &c.edge.Peer, Load: c.state, Log: c.log}
+	c.sandboxes, err = sandboxes.New(sandboxes.Config{
+		Store: c.store, Runner: runner{&c.node.Peer}, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Log: c.log,
+		Limit: c.setup.Limits.Sandboxes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	floor, err := c.floor()
+	if err != nil {
+		return nil, err
+	}
+	token := newSetupToken()
+	server, err := api.New(api.Config{
+		Store: c.store, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Floor: floor,
+		SetupToken: token, Version: version(), Template: c.template, Log: c.log,
+		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.http = newHTTPServer(server, c.log)
+	key, err := c.devKey(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return &role.ControlReady{Key: key, SetupToken: token.Reveal()}, nil
+}
+
+// openStore opens the store, or makes it where its directory is empty.
+func openStore(ctx context.Context, path string) (*store.Store, error) {
+	s, err := store.Open(ctx, path, store.Options{})
+	if !errors.Is(err, store.ErrNoStore) {
+		return s, err
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
+	}
+	for _, f := range left {
+		if f.Name() != filepath.Base(path) {
+			return nil, fmt.Errorf("the store %s is missing or empty beside %s: restore it from its backup, or remove the directory to begin anew", path, f.Name())
+		}
+	}
+	return store.Open(ctx, path, store.Options{Create: true})
+}
+
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // mostly scanners
+	}
+}
+
+func (c *control) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := c.http.Shutdown(ctx); err != nil {
+		c.http.Close() // streams that nobody ended
+	}
+	return c.store.Close()
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"portreeve.dev/gateway/feed"
+	"portreeve.dev/policies"
+)
+
+// policyFeed is the publisher as the API and the sandboxes know it.
+type policyFeed struct{ *feed.Publisher }
+
+func (f policyFeed) Publish(context.Context, int64) { f.Publisher.Publish() }
+
+func (f policyFeed) WaitApplied(ctx context.Context, revision int64) error {
+	return f.Publisher.WaitApplied(ctx, uint64(revision))
+}
+
+// state is what edges must know, as committed.
+func (c *control) state(ctx context.Context) (feed.State, error) {
+	now, err := c.store.FeedState(ctx)
+	if err != nil {
+		return feed.State{}, err
+	}
+	s := feed.State{Revision: uint64(now.Revision), Orgs: []feed.Org{}, Sandboxes: []feed.Sandbox{}}
+	for _, o := range now.Orgs {
+		org := feed.Org{ID: o.Org, Ceiling: feed.Policy{Version: o.Ceiling.Version, Document: o.Ceiling.Document}}
+		for _, p := range o.Named {
+			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})
+		}
+		s.Orgs = append(s.Orgs, org)
+		for _, b := range o.Sandboxes {
+			s.Sandboxes = append(s.Sandboxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy})
+		}
+	}
+	s.Exempt, err = c.exemptions(ctx)
+	return s, err
+}
+
+// exemptions are the configured ones, with the slugs of orgs turned into ids. A slug that no org has opens nothing.
+func (c *control) exemptions(ctx context.Context) ([]feed.Exemption, error) {
+	orgs, err := c.store.Orgs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []feed.Exemption{}
+	for _, e := range c.setup.Exempt {
+		ids := slices.Clone(e.Orgs)
+		for i, name := range ids {
+			for _, o := range orgs {
+				if o.Slug == name {
+					ids[i] = o.ID
+				}
+			}
+		}
+		out = append(out, feed.Exemption{CIDR: e.CIDR, Ports: e.Ports, Orgs: ids})
+	}
+	return out, nil
+}
+
+// floor is the edges' own, for answering what would be allowed. Exemptions by slug are resolved for the edges only.
+func (c *control) floor() (*policies.Floor, error) {
+	config := policies.FloorConfig{Hard: c.setup.Hard}
+	for _, e := range c.setup.Exempt {
+		p, err := netip.ParsePrefix(e.CIDR)
+		if err != nil {
+			return nil, err
+		}
+		config.Exempt = append(config.Exempt, policies.Exemption{CIDR: p, Ports: e.Ports, Orgs: e.Orgs})
+	}
+	return policies.NewFloor(config)
+}
