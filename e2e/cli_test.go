@@ -153,13 +153,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want string
 	}{
 		{[]string{"frobnicate"}, 2, "unknown command"},
-		{[]string{"sandbox", "inspect", "sbx_01890000-0000-7000-8000-000000000000"}, 1, "not found"},
+		{[]string{"sandbox", "inspect", "sbx_01890000-0000-7000-8000-000000000000"}, 1, "no such sandbox"},
 		{[]string{"run"}, 2, "run -- CMD"},
 		{[]string{"run", "--template", "tiny", "--", "no-such-program"}, 127, "no-such-program"},
 		{[]string{"policy", "check", "https://evil.test/"}, 3, ""},
 	} {
 		r := p.CLI(c.args...)
-		if r.Code != c.code || !strings.Contains(strings.ToLower(r.Stdout+r.Stderr), c.want) {
+		if r.Code != c.code || !strings.Contains(strings.ToLower(r.Stdout+r.Stderr), strings.ToLower(c.want)) {
 			t.Errorf("portreeve %s: %v, want code %d and %q", strings.Join(c.args, " "), r, c.code, c.want)
 		}
 	}

@@ -90,7 +90,7 @@ func TestFloorHoldsWhateverTheNameSays(t *testing.T) {
 	names := []string{"loopback.test", "metadata.test", "private.test", "zero.test", "mapped.test"}
 	rules := []map[string]any{allow("twin", "alias.test")}
 	for _, name := range names {
-		rules = append(rules, allow("r-"+strings.TrimSuffix(name, ".test"), name, "protocols", []string{"https", "tls", "tcp"}))
+		rules = append(rules, allow("r-"+strings.TrimSuffix(name, ".test"), name, "ports", []int{443}, "protocols", []string{"https", "tls", "tcp"}))
 	}
 	ceiling(t, p, rules...)
 	b := armed(t, p)

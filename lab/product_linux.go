@@ -119,6 +119,9 @@ func (l *Lab) NewProduct(o ProductOptions) (*Product, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(run, 0o755); err != nil { // the product's other uids pass through
+		return nil, err
+	}
 	if p.State == "" {
 		p.State = filepath.Join(run, "state")
 	}

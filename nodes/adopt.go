@@ -13,7 +13,7 @@ import (
 // once, before any command, when edge, inward and the packet rules are there: it binds each one anew and hands over a new
 // listener for its init, which dials again.
 //
-// It returns what it has taken over. An error tells what could not be removed; the node is usable all the same.
+// It returns what it has taken over. After an error that is ErrLeft the node is usable all the same.
 func (n *Node) Adopt(ctx context.Context) ([]Placement, error) {
 	if c, ok := n.c.Driver.(Cleaner); ok {
 		if err := c.Sweep(); err != nil {
@@ -42,7 +42,10 @@ func (n *Node) Adopt(ctx context.Context) ([]Placement, error) {
 			taken = append(taken, p)
 		}
 	}
-	return taken, errors.Join(append(errs, n.removeStrays(ctx))...)
+	if err := errors.Join(append(errs, n.removeStrays(ctx))...); err != nil {
+		return taken, fmt.Errorf("adopting: %w: %w", ErrLeft, err)
+	}
+	return taken, nil
 }
 
 // adopt takes over or removes one; b.mu is held.

@@ -110,10 +110,13 @@ func (n *Node) build(ctx context.Context, b *box, img images.Image) error {
 // container writes the bundle, creates the container and records its process.
 func (n *Node) container(ctx context.Context, b *box, img images.Image) error {
 	id, s := b.rec.RunscID, b.rec.Spec
+	if err := writeTrust(n.dirs.trust(id), img, s.Trust); err != nil {
+		return err
+	}
 	spec, err := runsc.Spec(runsc.Box{
 		Rootfs: img.Rootfs, Init: n.guest, Control: n.dirs.control(id), Workspace: n.dirs.workspace(id),
-		ResolvConf: n.dirs.resolv(id), Hosts: n.dirs.hosts(id), Hostname: hostname(s.Sandbox),
-		Netns: b.rec.Link.Netns, Cgroup: n.c.Cgroups.Path(id), Env: s.Env,
+		Trust: n.dirs.trust(id), ResolvConf: n.dirs.resolv(id), Hosts: n.dirs.hosts(id), Hostname: hostname(s.Sandbox),
+		Netns: b.rec.Link.Netns, Cgroup: n.c.Cgroups.Path(id), Env: trustEnv(s.Env),
 		Limits: runsc.Limits{MemoryBytes: s.Limits.MemoryBytes, CPUMillis: s.Limits.CPUMillis, Pids: s.Limits.Pids,
 			TmpBytes: s.Limits.TmpBytes, NoSwap: n.c.Cgroups.SwapAccounting()},
 	})

@@ -361,7 +361,7 @@ func TestRealLife(t *testing.T) {
 
 	// Who runs, with what rights.
 	c.want("sh id -u; for f in CapInh CapPrm CapEff CapBnd NoNewPrivs; do grep $f: /proc/self/status | tr -d '[:space:]'; echo; done",
-		"0\nCapInh:0000000000000000\nCapPrm:00000000000000e1\nCapEff:00000000000000e1\nCapBnd:00000000000000e1\nNoNewPrivs:1")
+		"0\nCapInh:0000000000000000\nCapPrm:00000000000000e0\nCapEff:00000000000000e0\nCapBnd:00000000000000e0\nNoNewPrivs:1")
 	c.want("user sh id -u; grep CapEff: /proc/self/status | tr -d '[:space:]'", "1001\nCapEff:0000000000000000")
 	c.want("sh hostname; cat /etc/resolv.conf; tail -n1 /etc/hosts", "sbx-0123456789ab\nnameserver 10.200.0.2\n10.200.0.3 sbx-0123456789ab")
 	c.wantPart("env", "PORTREEVE_ENV_GREETING=hello")

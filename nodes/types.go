@@ -27,7 +27,8 @@ type Spec struct {
 	Deadline    time.Time         `json:"deadline"`      // zero: none
 	Incarnation uint64            `json:"incarnation"`
 	Generation  uint64            `json:"generation"`
-	MinRevision uint64            `json:"min_revision"` // no verdict about it from an older policy revision
+	Trust       []byte            `json:"trust,omitempty"` // root certificate in PEM that its programs are to trust
+	MinRevision uint64            `json:"min_revision"`    // no verdict about it from an older policy revision
 }
 
 // Limits of a sandbox; a zero field takes its value from DefaultLimits.

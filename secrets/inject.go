@@ -17,10 +17,11 @@ type Secret struct {
 
 // A Request is where a request goes, as the proxy judged it; what the sandbox wrote into it doesn't count.
 type Request struct {
-	Host   string // the name dialled
-	Port   uint16
-	Policy string // the sandbox's named policy; empty is the ceiling
-	Path   string // canonical, as it is sent
+	Host     string // the name dialled
+	Port     uint16
+	Policy   string // the sandbox's named policy; empty is the ceiling
+	Path     string // canonical, as it is sent
+	Withhold bool   // remove credentials and set none: over plain HTTP, or under a policy that only watches
 }
 
 // A Use says which secret went where.
@@ -42,43 +43,39 @@ var ErrUnavailable = errors.New("secret is not available")
 // An Injector holds the secrets of one org. It never changes and is safe for concurrent use; nil holds none.
 type Injector struct {
 	secrets []Secret
-	hosts   map[hostPort]bool // that any grant names
-}
-
-type hostPort struct {
-	host string
-	port uint16
+	hosts   map[string]bool // that any grant names
 }
 
 // NewInjector checks the grants and returns an Injector for them.
 func NewInjector(secrets []Secret) (*Injector, error) {
-	i := &Injector{hosts: make(map[hostPort]bool)}
+	i := &Injector{hosts: make(map[string]bool)}
 	for _, s := range secrets {
 		s.Grants = append([]Grant(nil), s.Grants...)
 		for n := range s.Grants {
 			if err := s.Grants[n].Complete(); err != nil {
 				return nil, fmt.Errorf("secret %q, grant %d: %w", s.ID, n, err)
 			}
-			i.hosts[hostPort{s.Grants[n].Host, s.Grants[n].Port}] = true
+			i.hosts[s.Grants[n].Host] = true
 		}
 		i.secrets = append(i.secrets, s)
 	}
 	return i, nil
 }
 
-// Granted reports whether any grant names that host and port.
-func (i *Injector) Granted(host string, port uint16) bool {
-	return i != nil && i.hosts[hostPort{host, port}]
-}
+// Granted reports whether any grant names that host, on whatever port: there, no credential of the sandbox's own passes.
+func (i *Injector) Granted(host string) bool { return i != nil && i.hosts[host] }
 
-// Apply shapes r, which goes to at over verified TLS. On a granted host it removes the sandbox's own credentials, then sets
+// Apply shapes r, which goes to at over verified TLS unless at says to withhold. On a granted host it removes the sandbox's own credentials, then sets
 // those whose grants fit. It fails with ErrUnavailable, having sent nothing, when a fitting secret has no usable value or
 // two of them want the same header.
 func (i *Injector) Apply(at Request, r *http.Request) (Applied, error) {
-	if !i.Granted(at.Host, at.Port) {
+	if !i.Granted(at.Host) {
 		return Applied{}, nil
 	}
 	done := Applied{Removed: removeCarriers(r)}
+	if at.Withhold {
+		return done, nil
+	}
 	set := make(map[string]string) // header to the secret that set it
 	for _, s := range i.secrets {
 		for _, g := range s.Grants {

@@ -154,13 +154,19 @@ func TestTheRestStays(t *testing.T) {
 }
 
 // A host is granted as a whole: the attacker's key is removed from a request that no grant fits, too.
-func TestGrantedHostLosesCredentialsOnEveryPath(t *testing.T) {
-	at := right
-	at.Path = "/upload"
-	r := request("POST", "https://api.test/upload", "Authorization", "attacker")
-	done, err := injector(t, grant(nil)).Apply(at, r)
-	if err != nil || r.Header.Get("Authorization") != "" || len(done.Uses) != 0 || len(done.Removed) != 1 {
-		t.Fatalf("sent %v, %+v, %v", r.Header, done, err)
+func TestGrantedHostLosesCredentialsEverywhere(t *testing.T) {
+	for name, change := range map[string]func(*Request){
+		"another path": func(r *Request) { r.Path = "/upload" },
+		"another port": func(r *Request) { r.Port = 8443 },
+		"plain HTTP":   func(r *Request) { r.Withhold = true },
+	} {
+		at := right
+		change(&at)
+		r := request("GET", "https://api.test/upload", "Authorization", "attacker")
+		done, err := injector(t, grant(nil)).Apply(at, r)
+		if err != nil || r.Header.Get("Authorization") != "" || len(done.Uses) != 0 || len(done.Removed) != 1 {
+			t.Errorf("%s: sent %v, %+v, %v", name, r.Header, done, err)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@
 //
 // Nothing that it sends leaves the machine. With -break one thing is done wrong on purpose, to show that the tour notices.
 // Exit status: 0 when every step did what it says, 1 at the first that did not.
+//
+//go:debug tlssha1=1
 package main
 
 import (

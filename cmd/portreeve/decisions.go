@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"portreeve.dev/egress/decisions"
 	"portreeve.dev/gateway/client"
 )
 
@@ -64,9 +63,7 @@ func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionF
 	if err := api.Do(ctx, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &raw); err != nil {
 		return err
 	}
-	var page struct {
-		Decisions []decisions.Decision `json:"decisions"`
-	}
+	var page client.Decisions
 	if err := json.Unmarshal(raw, &page); err != nil {
 		return err
 	}
@@ -79,11 +76,11 @@ func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionF
 	})
 }
 
-func row(d decisions.Decision) []string {
+func row(d client.Decision) []string {
 	return []string{d.Time.Local().Format("15:04:05.000"), d.Verdict, d.Layer, destination(d), d.Reason, orDash(d.Rule), d.ID}
 }
 
-func destination(d decisions.Decision) string {
+func destination(d client.Decision) string {
 	to := d.Host
 	if to == "" {
 		to = d.Addr
@@ -104,7 +101,7 @@ func (a *app) followDecisions(ctx context.Context, api *client.Client, f decisio
 			_, err := fmt.Fprintln(a.out, e.Data)
 			return err
 		}
-		var d decisions.Decision
+		var d client.Decision
 		if err := json.Unmarshal([]byte(e.Data), &d); err != nil {
 			return err
 		}
@@ -123,9 +120,7 @@ func (a *app) followDecisions(ctx context.Context, api *client.Client, f decisio
 func (a *app) tellDenials(api *client.Client, sandbox string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var page struct {
-		Decisions []decisions.Decision `json:"decisions"`
-	}
+	var page client.Decisions
 	f := decisionFlags{sandbox: sandbox, verdict: "deny", limit: 20}
 	if err := api.Do(ctx, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &page); err != nil {
 		return // the command's own result is what counts
@@ -161,15 +156,16 @@ func (a *app) explain() *cobra.Command {
 }
 
 func (a *app) printDecision(raw json.RawMessage) {
-	var answer struct {
-		Decision decisions.Decision `json:"decision"`
-	}
-	if json.Unmarshal(raw, &answer) != nil {
+	var e client.Explained
+	if json.Unmarshal(raw, &e) != nil || e.Decision.ID == "" {
 		fmt.Fprintln(a.out, string(raw))
 		return
 	}
-	d := answer.Decision
+	d := e.Decision
+	if e.Summary != "" {
+		fmt.Fprintf(a.out, "%s\n\n", e.Summary)
+	}
 	a.table([][]string{{"decision", d.ID}, {"time", d.Time.Local().Format(time.RFC3339Nano)}, {"verdict", d.Verdict}, {"reason", d.Reason},
 		{"destination", destination(d)}, {"layer", d.Layer}, {"identity", orDash(d.Level)}, {"rule", orDash(d.Rule)}, {"of", orDash(d.RuleLayer)},
-		{"policy version", strconv.FormatInt(d.Version, 10)}, {"sandbox", d.Sandbox}, {"guidance", orDash(d.Guidance)}})
+		{"policy version", strconv.FormatInt(d.Version, 10)}, {"sandbox", d.Sandbox}, {"guidance", orDash(e.Guidance)}})
 }

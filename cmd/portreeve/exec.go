@@ -64,7 +64,7 @@ func deleteBox(api *client.Client, id string) error {
 }
 
 func (a *app) sandboxExec() *cobra.Command {
-	return &cobra.Command{Use: "exec ID -- CMD [ARG...]", Short: "Run a command in a sandbox", Args: cobra.MinimumNArgs(2),
+	return &cobra.Command{Use: "exec ID -- CMD [ARG...]", Short: "Run a command in a sandbox", Args: atLeast(2, "ID", "CMD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			api, err := a.client()
 			if err != nil {
@@ -110,8 +110,24 @@ func (a *app) stream(ctx context.Context, api *client.Client, id string, argv []
 		}
 		return nil
 	})
+	if status, ok := a.notRun(argv[0], err); ok {
+		return status, nil
+	}
 	if err == nil && !ended {
 		err = errors.New("the sandbox ended before the command did")
 	}
 	return code, err
+}
+
+// notRun turns the refusal of a program that can't be run into the status that a shell gives then.
+func (a *app) notRun(program string, err error) (int, bool) {
+	var p *client.Problem
+	if !errors.As(err, &p) {
+		return 0, false
+	}
+	status, ok := map[string]int{"command_not_found": 127, "not_executable": 126}[p.Code]
+	if ok {
+		a.say("portreeve: error: %s: %v", program, p)
+	}
+	return status, ok
 }

@@ -12,6 +12,9 @@ func (a *app) print(v any, text func()) error {
 		text()
 		return nil
 	}
+	if raw, ok := v.(json.RawMessage); ok && len(raw) == 0 {
+		return nil // an answer without a body
+	}
 	e := json.NewEncoder(a.out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)

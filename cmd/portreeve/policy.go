@@ -15,6 +15,7 @@ import (
 
 func (a *app) policy() *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Read, write and try policies; NAME is ceiling for the org's own"}
+	group(c)
 	c.AddCommand(a.policyList(), a.policyGet(), a.policySet(), a.policyCheck())
 	return c
 }

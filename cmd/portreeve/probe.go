@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"portreeve.dev/egress/decisions"
 	"portreeve.dev/gateway/client"
 )
 
@@ -92,16 +91,14 @@ func probeIn(ctx context.Context, api *client.Client, id string) ([]tried, error
 }
 
 // allowedIn asks what was recorded outside: the sandbox's own word is not enough.
-func allowedIn(ctx context.Context, api *client.Client, id string) ([]decisions.Decision, error) {
-	var page struct {
-		Decisions []decisions.Decision `json:"decisions"`
-	}
+func allowedIn(ctx context.Context, api *client.Client, id string) ([]client.Decision, error) {
+	var page client.Decisions
 	f := decisionFlags{sandbox: id, verdict: "allow", limit: 50}
 	err := api.Do(ctx, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &page)
 	return page.Decisions, err
 }
 
-func (a *app) printProbe(results []tried, allowed []decisions.Decision, out int) {
+func (a *app) printProbe(results []tried, allowed []client.Decision, out int) {
 	rows := [][]string{{"ATTEMPT", "OUTCOME", "MS", ""}}
 	for _, r := range results {
 		mark := "ok"

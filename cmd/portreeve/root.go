@@ -79,6 +79,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
 	root.PersistentFlags().StringVar(&a.infoFile, "info", filepath.Join(defaultState, "info.json"), "file that says how to reach portreeve")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
+	group(root)
 	root.AddCommand(a.dev(), a.runCommand(), a.shell(), a.allow(), a.explain(), a.decisions(), a.policy(), a.sandbox(), a.probe())
 	root.AddCommand(roles()...)
 	return root
@@ -101,6 +102,32 @@ func exactly(names ...string) cobra.PositionalArgs {
 		}
 		return &usageError{c.CommandPath(), fmt.Errorf("%s takes %d arguments %v, not %d", c.CommandPath(), len(names), names, len(args))}
 	}
+}
+
+// atLeast is exactly for a command that takes more.
+func atLeast(n int, names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) >= n {
+			return nil
+		}
+		return &usageError{c.CommandPath(), fmt.Errorf("%s takes %v, not %d arguments", c.CommandPath(), names, len(args))}
+	}
+}
+
+// group makes c a command that only holds others: alone it shows its help, and a word that is none of them is wrong usage.
+func group(c *cobra.Command) {
+	c.SuggestionsMinimumDistance = 2
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("unknown command %q for %s", args[0], c.CommandPath())
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf(": did you mean %s?", near[0])
+		}
+		return &usageError{c.CommandPath(), errors.New(text)}
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
 func version() string {

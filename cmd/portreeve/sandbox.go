@@ -57,6 +57,7 @@ func (f *createFlags) body() map[string]any {
 
 func (a *app) sandbox() *cobra.Command {
 	c := &cobra.Command{Use: "sandbox", Short: "Make, look at and end sandboxes"}
+	group(c)
 	c.AddCommand(a.sandboxCreate(), a.sandboxList(), a.sandboxInspect(), a.sandboxExec(), a.sandboxExtend(),
 		a.sandboxVerb("stop", "Stop and delete a sandbox", http.MethodPost, "/stop"),
 		a.sandboxVerb("delete", "Delete a sandbox", http.MethodDelete, ""),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -18,8 +19,11 @@ import (
 
 func (a *app) shell() *cobra.Command {
 	var f createFlags
-	c := &cobra.Command{Use: "shell [ID]", Short: "A terminal in a sandbox; in a new one, which ends with it, unless ID is given", Args: cobra.MaximumNArgs(1),
+	c := &cobra.Command{Use: "shell [ID]", Short: "A terminal in a sandbox; in a new one, which ends with it, unless ID is given", Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return &usageError{c.CommandPath(), fmt.Errorf("%s takes one ID or none, not %d arguments", c.CommandPath(), len(args))}
+			}
 			api, err := a.client()
 			if err != nil {
 				return err
@@ -147,4 +151,3 @@ func (a *app) show(ctx context.Context, conn *websocket.Conn) (int, error) {
 		}
 	}
 }
-

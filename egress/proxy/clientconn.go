@@ -83,10 +83,8 @@ func tcpOf(nc net.Conn) *net.TCPConn {
 	}
 }
 
+// closeWrite sends FIN. What can't be half-closed is closed.
 func closeWrite(nc net.Conn) error {
-	if c, ok := nc.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
 	if c := tcpOf(nc); c != nil {
 		return c.CloseWrite()
 	}

@@ -97,6 +97,7 @@ type Flow struct {
 	Parent  string // flow of the connection; empty for a connection itself, and only those count against a sandbox's cap
 	Binding egress.Binding
 	Request policies.Request      // what to judge again when the policy changes
+	Remote  netip.AddrPort        // the address dialled, once it is known
 	Local   bool                  // ends here (portreeve.internal): it counts, but no policy is asked about it
 	Kill    func(policies.Reason) // doesn't wait; it may call the flow's remove, so the table must hold no lock
 }
@@ -123,7 +124,7 @@ type Injector interface {
 
 // Timeouts bound the waiting. Zero means the default.
 type Timeouts struct {
-	Hello         time.Duration // from accept to a whole ClientHello, and for the handshake; 10 s
+	Hello         time.Duration // from accept to the first bytes and a whole ClientHello, then for the handshake; 10 s
 	Head          time.Duration // from the first byte of a request head to its last; 10 s
 	FirstBytes    time.Duration // wait for the client where the server may speak first as well as not; 1 s
 	Dial          time.Duration // 15 s

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 	"uuid"
 
 	"portreeve.dev/egress"
@@ -15,10 +16,14 @@ import (
 
 // Why a connection was ended from our side.
 var (
-	errRevoked  = errors.New("revoked")
 	errIdle     = errors.New("idle")
 	errShutdown = errors.New("shutdown")
 )
+
+// A killed is the reason for which the flow table ended something.
+type killed policies.Reason
+
+func (k killed) Error() string { return string(k) }
 
 type connectionKey struct{}
 
@@ -32,6 +37,7 @@ type connection struct {
 	dst     netip.AddrPort // as the sandbox dialled it
 	host    string         // the name that dst stands for, in normal form; empty for a connection by address
 	local   bool           // to portreeve.internal
+	since   time.Time
 
 	ctx    context.Context // ends with the connection; its cause says why
 	cancel context.CancelCauseFunc
@@ -72,7 +78,7 @@ func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
 		nc.Close()
 		return nil, false
 	}
-	c := &connection{p: p, id: "flo_" + uuid.NewV7().String(), binding: b, dst: dst}
+	c := &connection{p: p, id: newFlowID(), binding: b, dst: dst, since: time.Now()}
 	c.client = &clientConn{Conn: nc, owner: c}
 	c.local = p.cfg.Self != nil && dst.Addr() == p.cfg.SelfAddr.Unmap()
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -94,8 +100,8 @@ func (c *connection) end(why error) {
 	c.client.Close()
 }
 
-// kill ends the connection because the policy no longer allows it.
-func (c *connection) kill(policies.Reason) { c.end(errRevoked) }
+// kill ends the connection because it is no longer allowed.
+func (c *connection) kill(r policies.Reason) { c.end(killed(r)) }
 
 // closed releases what is held for the connection. clientConn calls it once.
 func (c *connection) closed() {
@@ -176,6 +182,12 @@ func (c *connection) run() (handed bool) {
 // use registers what is about to be judged below the connection's own flow, so that it ends alone.
 func (c *connection) use(req policies.Request, kill func(policies.Reason)) (func(), error) {
 	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Kill: kill})
+}
+
+// reached registers a relay once more, now that its address is known: the floor may close that, too.
+func (c *connection) reached(req policies.Request, addr netip.Addr) (func(), error) {
+	remote := netip.AddrPortFrom(addr, req.Port)
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Remote: remote, Kill: c.kill})
 }
 
 func newFlowID() string { return "flo_" + uuid.NewV7().String() }

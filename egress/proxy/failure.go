@@ -13,7 +13,6 @@ import (
 
 // Kinds of failure after an allowing verdict, beside the dialer's own words and the reasons.
 const (
-	failRevoked = "revoked"
 	failClient  = "client_gone"
 	failTLS     = "upstream_tls"
 	failTimeout = "upstream_timeout"
@@ -28,13 +27,14 @@ func failureKind(ctx context.Context, err error) string {
 	var refused *RefusedError
 	var dial *DialError
 	var refusal *httphead.Refusal
+	var by killed
 	switch {
 	case errors.As(err, &refused):
 		return refused.Verdict.Reason.String()
 	case errors.As(err, &refusal):
 		return failParse
-	case errors.Is(context.Cause(ctx), errRevoked):
-		return failRevoked
+	case errors.As(context.Cause(ctx), &by):
+		return by.Error()
 	case ctx.Err() != nil:
 		return failClient
 	case errors.As(err, &dial):
@@ -65,7 +65,8 @@ type failed struct {
 }
 
 // answerTo chooses the answer for a kind of failure: refused, unreachable and silent must be told apart.
-func answerTo(err error, kind string) failed {
+func answerTo(ctx context.Context, err error, kind string) failed {
+	var by killed
 	var refused *RefusedError
 	var dial *DialError
 	switch {
@@ -73,8 +74,9 @@ func answerTo(err error, kind string) failed {
 		return failed{http.StatusForbidden, refused.Verdict.Reason.String(), refused.Verdict.Reason}
 	case kind == failParse:
 		return failed{http.StatusBadRequest, failParse, policies.ReasonParse}
-	case kind == failRevoked:
-		return failed{http.StatusForbidden, failRevoked, policies.ReasonRevoked}
+	case errors.As(context.Cause(ctx), &by):
+		reason := policies.Reason(by)
+		return failed{statusOf(reason), reason.String(), reason}
 	case kind == failTLS:
 		return failed{http.StatusBadGateway, failTLS, policies.ReasonDialFailed}
 	case errors.As(err, &dial) && dial.Resolving:

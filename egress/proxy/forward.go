@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"portreeve.dev/egress/decisions"
-	"portreeve.dev/egress/proxy/httphead"
 )
 
 // outgoing makes the request that goes upstream: to the destination that was judged, with the path that was judged.
@@ -37,24 +36,15 @@ func (x *exchange) outgoing() *http.Request {
 	return out.WithContext(x.ctx)
 }
 
-// sent is what is known of a request's body. Transports read bodies on goroutines of their own.
-type sent struct {
-	bytes   atomic.Int64
-	refusal atomic.Pointer[httphead.Refusal] // by the guard, in the middle of it
-}
-
+// countedBody counts what is sent of a body. Transports read bodies on goroutines of their own.
 type countedBody struct {
 	io.ReadCloser
-	*sent
+	sent *atomic.Int64
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.bytes.Add(int64(n))
-	var refusal *httphead.Refusal
-	if err != nil && errors.As(err, &refusal) {
-		b.refusal.Store(refusal)
-	}
+	b.sent.Add(int64(n))
 	return n, err
 }
 
@@ -62,7 +52,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisions.Decision) {
 	var end Closing
 	defer func() {
-		end.BytesOut, end.Duration = x.sent.bytes.Load(), time.Since(x.begun)
+		end.BytesOut, end.Duration = x.sent.Load(), time.Since(x.begun)
 		if end.Addr = j.req.Addr; j.req.Host != "" {
 			end.Addr = pool.last()
 		}
@@ -103,14 +93,16 @@ var errBadAnswer = errors.New("an answer that makes no sense")
 // fail answers a request that got no answer.
 func (x *exchange) fail(err error, j judgement, d *decisions.Decision, end *Closing) {
 	end.Error = failureKind(x.ctx, err)
-	if refusal := x.sent.refusal.Load(); refusal != nil {
-		err, end.Error = refusal, failParse
+	if x.c.guard != nil {
+		if refusal := x.c.guard.reader.BodyRefusal(); refusal != nil {
+			err, end.Error = refusal, failParse
+		}
 	}
 	if end.Error == failClient {
 		panic(http.ErrAbortHandler)
 	}
 	x.p.cfg.Log.Debug("forwarding a request", "err", err, "sandbox", x.c.binding.Sandbox)
-	x.answer(j, answerTo(err, end.Error), d.ID)
+	x.answer(j, answerTo(x.ctx, err, end.Error), d.ID)
 }
 
 // head passes the answer's head back as it came, without what belongs to the upstream connection.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -50,6 +51,17 @@ func (g *guardConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the connection. After a refusal it first waits for what the client still sends: a close with unread bytes
+// would be a reset, which can overtake the answer.
+func (g *guardConn) Close() error {
+	if g.reader.Refusal() != nil && g.ctx.Err() == nil {
+		_ = g.CloseWrite()
+		_ = g.Conn.SetReadDeadline(time.Now().Add(time.Second))
+		_, _ = io.CopyN(io.Discard, g.Conn, 4*httphead.MaxHead)
+	}
+	return g.Conn.Close()
+}
+
 // await holds back the end of the stream while an answer is due.
 func (g *guardConn) await(abort <-chan struct{}) error {
 	timer := time.NewTimer(g.grace)
@@ -66,7 +78,13 @@ func (g *guardConn) await(abort <-chan struct{}) error {
 // NetConn is the connection inside.
 func (g *guardConn) NetConn() net.Conn { return g.Conn }
 
-func (g *guardConn) CloseWrite() error { return closeWrite(g.Conn) }
+// CloseWrite ends our side: of TLS, if it is opened, and of TCP.
+func (g *guardConn) CloseWrite() error {
+	if conn, ok := g.Conn.(*tls.Conn); ok {
+		_ = conn.CloseWrite()
+	}
+	return closeWrite(ownerOf(g.Conn).client)
+}
 
 func (g *guardConn) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"portreeve.dev/egress/decisions"
@@ -29,7 +30,7 @@ type exchange struct {
 	path, query string // path in the form that is judged and sent; query as sent
 	hasQuery    bool
 	webSocket   bool
-	sent        sent
+	sent        atomic.Int64 // bytes of the body, to the upstream
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +99,7 @@ func (x *exchange) serve() {
 
 	x.ctx, x.cancel = context.WithCancelCause(x.r.Context())
 	defer x.cancel(nil)
-	remove, err := x.c.use(req, func(policies.Reason) { x.cancel(errRevoked) })
+	remove, err := x.c.use(req, func(r policies.Reason) { x.cancel(killed(r)) })
 	if err != nil {
 		x.deny(judgement{req: req}.deny(policies.ReasonBudget), 0)
 		return

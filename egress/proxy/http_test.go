@@ -319,6 +319,9 @@ func TestEveryRequestIsJudgedByTheNewestPolicy(t *testing.T) {
 			t.Errorf("after tightening: status %d", s)
 		}
 		list := w.decisions(2, true)
+		if dials := w.dialer.dials(); len(dials) != 1 {
+			t.Errorf("the denied request was dialled for: %v", dials)
+		}
 		if list[0].Flow != list[1].Flow || list[1].Revision != list[0].Revision+1 {
 			t.Errorf("decisions %+v", list)
 		}

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -57,8 +59,15 @@ func TestTightenedPolicyEndsFlows(t *testing.T) {
 	doomed, spared := stream("/doomed"), stream("/spared")
 
 	w.tighten(strings.Replace(allowGood, `"hosts"`, `"paths": ["/spared"], "hosts"`, 1))
-	if _, err := doomed.ReadByte(); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("the doomed stream ended with %v", err)
+	ended := make(chan error, 1)
+	go func() { _, err := doomed.ReadByte(); ended <- err }()
+	select {
+	case err := <-ended:
+		if err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("the doomed stream ended with %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the doomed stream goes on")
 	}
 	relay.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := io.ReadAll(relay); !isReset(err) {
@@ -71,7 +80,7 @@ func TestTightenedPolicyEndsFlows(t *testing.T) {
 	w.recorder.mu.Lock()
 	for _, d := range w.recorder.list {
 		end, ok := w.recorder.closed[d.ID]
-		if d.Path == "/spared" && ok || d.Path != "/spared" && end.Error != failRevoked {
+		if d.Path == "/spared" && ok || d.Path != "/spared" && end.Error != "revoked" {
 			t.Errorf("%s %s%s: closed %v, %+v", d.Protocol, d.Host, d.Path, ok, end)
 		}
 	}
@@ -157,9 +166,30 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Slow but alive is not idle: the limit is on silence, not on length.
-func TestWebSocketOutlivesTheIdleLimit(t *testing.T) {
-	w := newWorld(t, allowClear, func(c *Config) { c.Timeouts.Idle = 50 * time.Millisecond })
+// The limit is on silence, not on length, and a WebSocket has one of its own.
+func TestIdleWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w idleWatch
+		var last atomic.Int64
+		expired := make(chan time.Time, 1)
+		begun := time.Now()
+		w.start(&last, time.Minute, func() { expired <- time.Now() })
+		for range 5 { // something moves every fifty seconds
+			<-time.After(50 * time.Second)
+			last.Store(time.Now().UnixNano())
+		}
+		w.extend(time.Hour)
+		if got := (<-expired).Sub(begun); got != 250*time.Second+time.Hour {
+			t.Errorf("expired after %v", got)
+		}
+		w.start(&last, time.Minute, func() { t.Error("expired after it was stopped") })
+		w.stop()
+		<-time.After(2 * time.Minute)
+	})
+}
+
+func TestWebSocketHasItsOwnIdleLimit(t *testing.T) {
+	w := newWorld(t, allowClear)
 	w.upstream("clear.test", 80, chat())
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -168,12 +198,12 @@ func TestWebSocketOutlivesTheIdleLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.CloseNow()
-	<-time.After(200 * time.Millisecond)
-	if err := c.Write(ctx, websocket.MessageText, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, b, err := c.Read(ctx); err != nil || string(b) != "got x" {
-		t.Errorf("got %q, %v", b, err)
+	w.proxy.mu.Lock()
+	defer w.proxy.mu.Unlock()
+	for live := range w.proxy.live {
+		if d := time.Duration(live.watch.limit.Load()); d != time.Hour {
+			t.Errorf("limit %v", d)
+		}
 	}
 }
 

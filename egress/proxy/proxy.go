@@ -104,7 +104,7 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 		}
 		// Out of descriptors or memory: what is open goes on and will free some.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		p.cfg.Log.Error("accept", "err", err, "pause", pause)
+		p.cfg.Log.Error("accepting connections", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil

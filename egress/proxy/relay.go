@@ -57,6 +57,14 @@ func (c *connection) relay(level string, j judgement, hello []byte) {
 		return
 	}
 	defer up.Close()
+	remove, err := c.reached(j.req, addr)
+	if err != nil {
+		end.Error = policies.ReasonBudget.String()
+		resetOnClose(c.client)
+		c.complete(d, end)
+		return
+	}
+	defer remove()
 	c.move(up, &end)
 	end.Duration = time.Since(begun)
 	c.complete(d, end)

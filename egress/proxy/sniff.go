@@ -19,9 +19,9 @@ const (
 	kindOther
 )
 
-// sniff reads as few bytes as it takes to tell, and puts them back.
+// sniff reads as few bytes as it takes to tell, and puts them back. It waits so long from the accept on.
 func (c *connection) sniff(wait time.Duration) kind {
-	_ = c.client.SetReadDeadline(time.Now().Add(wait))
+	_ = c.client.SetReadDeadline(c.since.Add(wait))
 	defer c.client.SetReadDeadline(time.Time{})
 	buf := make([]byte, 0, 64)
 	defer func() { c.client.peeked = buf }()

@@ -53,7 +53,7 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 
 // readHello reads the ClientHello and puts it back.
 func (c *connection) readHello() (clienthello.Hello, []byte, error) {
-	_ = c.client.SetReadDeadline(time.Now().Add(c.p.cfg.Timeouts.Hello))
+	_ = c.client.SetReadDeadline(c.since.Add(c.p.cfg.Timeouts.Hello))
 	defer c.client.SetReadDeadline(time.Time{})
 	hello, taken, err := clienthello.ReadAfter(c.client.peeked, c.client.Conn)
 	c.client.peeked = taken

@@ -69,7 +69,7 @@ func TestPassedTLSReachesItsNameOnly(t *testing.T) {
 		if d.Level != levelSNI || d.Layer != "connect" || d.Host != "pass.test" || d.Protocol != "https" || d.Path != "" {
 			t.Errorf("decision %+v", d)
 		}
-		if end.BytesIn == 0 || end.BytesOut == 0 || end.Error != "" {
+		if end.BytesIn == 0 || end.BytesOut == 0 { // how it ends depends on who says goodbye first
 			t.Errorf("end %+v", end)
 		}
 	}
@@ -108,7 +108,7 @@ func TestECHIsRefused(t *testing.T) {
 		case allow && (d.Verdict != "allow" || got != "server first\ngot "+string(raw)):
 			t.Errorf("allowed by the operator: %q, %+v", got, d)
 		case !allow && (d.Reason != "ech" || got != "\x15\x03\x03\x00\x02\x02\x31" || len(w.dialer.dials()) > 0):
-			t.Errorf("got %q, decision %+v", got, d)
+			t.Errorf("got %d bytes, decision %+v", len(got), d)
 		}
 	}
 }

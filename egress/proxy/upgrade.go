@@ -53,10 +53,10 @@ func (x *exchange) pump(nc net.Conn, client *bufio.Reader, up io.ReadWriteCloser
 	n, _ := pumpOne(up, client)
 	up.Close()
 	wg.Wait()
-	x.sent.bytes.Add(n)
+	x.sent.Add(n)
 	end.Error = x.c.moved(nil)
-	if context.Cause(x.ctx) == errRevoked {
-		end.Error = failRevoked
+	if by, ok := context.Cause(x.ctx).(killed); ok {
+		end.Error = by.Error()
 	}
 }
 

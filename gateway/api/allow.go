@@ -109,7 +109,11 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 	}
 	out.Body.Revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
 		for _, p := range drafts {
-			if _, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version); err != nil {
+			put, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version)
+			if err != nil {
+				return err
+			}
+			if err := noneGranted(ctx, tx, put, s.Now()); err != nil {
 				return err
 			}
 		}
@@ -172,10 +176,7 @@ func (s *Server) allowRule(in *allowIn, end time.Time) (json.RawMessage, policie
 	// Refused here, and not as a fault of a document that the client never saw: a public suffix, for one.
 	if _, err := policies.Parse(slices.Concat([]byte(`{"rules":[`), rule, []byte(`]}`))); err != nil {
 		p := refuseDocument(err, rule)
-		for i := range p.Errors {
-			p.Errors[i].Location = "body.host"
-		}
-		return nil, probe, p
+		return nil, probe, invalid("body.host", p.Errors[0].Message)
 	}
 	return rule, probe, nil
 }

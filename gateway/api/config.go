@@ -9,6 +9,7 @@ import (
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
 	"portreeve.dev/policies"
+	"portreeve.dev/secrets/seal"
 	"portreeve.dev/sso"
 )
 
@@ -18,6 +19,7 @@ type Config struct {
 	Sandboxes *sandboxes.Service
 	Guest     Guest
 	Feed      sandboxes.Feed
+	Keyring   *seal.Keyring   // seals the values of secrets
 	Floor     *policies.Floor // what check judges addresses by: the edges' own
 
 	SetupToken sso.Secret    // registers one org; zero: nobody can register
@@ -40,8 +42,8 @@ type Limits struct {
 }
 
 func (c *Config) complete() error {
-	if c.Store == nil || c.Sandboxes == nil || c.Guest == nil || c.Feed == nil || c.Floor == nil {
-		return errors.New("the API needs a store, sandboxes, a guest, a feed and a floor")
+	if c.Store == nil || c.Sandboxes == nil || c.Guest == nil || c.Feed == nil || c.Floor == nil || c.Keyring == nil {
+		return errors.New("the API needs a store, sandboxes, a guest, a feed, a floor and a keyring")
 	}
 	if c.Template == nil {
 		c.Template = func() string { return "base" }

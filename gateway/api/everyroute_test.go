@@ -82,6 +82,9 @@ func operations(t *testing.T, w *apitest.World) []operation {
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
 func (o operation) at(value string) string {
+	if o.path == "/decisions/stream" {
+		return o.path + "?made_up=1" // or it would answer without end
+	}
 	return pathParam.ReplaceAllString(o.path, url.PathEscape(value))
 }
 
@@ -156,7 +159,7 @@ func TestNoRefusalRepeatsAValue(t *testing.T) {
 	w := apitest.New(t)
 	c := w.Org("one")
 	box := c.Sandbox()
-	const canary = "sk-live-Zq8vN3pXw7Rk2LmT5yHc"
+	const canary = "sk-live-zq8vn3pxw7rk2lmt5yhc" // lower case, so that no normal form hides it
 	refused := 0
 	see := func(what string, a *apitest.Answer) {
 		t.Helper()
@@ -180,7 +183,7 @@ func TestNoRefusalRepeatsAValue(t *testing.T) {
 	}
 	for _, o := range operations(t, w) {
 		if o.path == "/decisions/stream" {
-			continue // answers without end; its parameters have a test of their own
+			continue // its parameters are tried below
 		}
 		at := o.at(box)
 		if strings.HasPrefix(o.path, "/sandbox/{id}") && (strings.HasSuffix(o.path, "/stop") || o.method == "DELETE" && o.path == "/sandbox/{id}") {

@@ -13,17 +13,25 @@ import (
 type layers struct {
 	ceiling store.Policy
 	named   *store.Policy // nil: the ceiling alone
+	own     *store.Policy // a sandbox's own list; nil: none
 }
 
+// ownName stands for a sandbox's own list among documents; no policy can have it.
+const ownName = "\x00own"
+
 func layerName(policy string) string {
-	if policy == store.Ceiling {
+	switch policy {
+	case store.Ceiling:
 		return "ceiling"
+	case ownName:
+		return "own"
 	}
 	return "policy:" + policy
 }
 
 // layersOf finds the layers that hold for a sandbox or a policy; for neither, those of a sandbox that names no policy.
 func (s *Server) layersOf(ctx context.Context, c *caller, sandbox, policy string) (layers, error) {
+	var l layers
 	switch {
 	case sandbox != "" && policy != "":
 		return layers{}, invalid("body.policy", "give a sandbox or a policy, not both")
@@ -36,6 +44,9 @@ func (s *Server) layersOf(ctx context.Context, c *caller, sandbox, policy string
 			return layers{}, err
 		}
 		policy = b.Policy
+		if len(b.Spec.Egress) > 0 {
+			l.own = &store.Policy{Name: ownName, Document: b.Spec.Egress}
+		}
 	case policy == "":
 		settings, err := s.Store.Settings(ctx, c.org())
 		if err != nil {
@@ -43,7 +54,6 @@ func (s *Server) layersOf(ctx context.Context, c *caller, sandbox, policy string
 		}
 		policy = settings.DefaultPolicy
 	}
-	var l layers
 	var err error
 	if l.ceiling, err = s.Store.Policy(ctx, c.org(), store.Ceiling); err != nil || policy == "" {
 		return l, err
@@ -58,10 +68,13 @@ func (s *Server) layersOf(ctx context.Context, c *caller, sandbox, policy string
 
 // all returns the documents, the ceiling first.
 func (l layers) all() []store.Policy {
-	if l.named == nil {
-		return []store.Policy{l.ceiling}
+	all := []store.Policy{l.ceiling}
+	for _, p := range []*store.Policy{l.named, l.own} {
+		if p != nil {
+			all = append(all, *p)
+		}
 	}
-	return []store.Policy{l.ceiling, *l.named}
+	return all
 }
 
 // compile builds the snapshot that the edge would judge by.

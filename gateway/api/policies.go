@@ -25,7 +25,8 @@ var (
 	reservedNames = []string{"ceiling", "floor", "own", "check"}
 )
 
-type documentIn struct {
+// DocumentIn is exported because huma looks for parameters only in embedded structs that are.
+type DocumentIn struct {
 	RawBody     []byte `contentType:"application/json"`
 	IfMatch     string `header:"If-Match" doc:"The ETag of the version that this one replaces; a stale one is 412. Without it the last write wins."`
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"Only if there is none yet."`
@@ -34,7 +35,7 @@ type documentIn struct {
 
 type namedIn struct {
 	Name string `path:"name" doc:"Lower-case letters, digits and hyphens."`
-	documentIn
+	DocumentIn
 }
 
 type nameIn struct {
@@ -98,7 +99,7 @@ func (s *Server) getCeiling(ctx context.Context, c *caller, _ *struct{}) (*docum
 	return answerDocument(p, 0)
 }
 
-func (s *Server) putCeiling(ctx context.Context, c *caller, in *documentIn) (*documentOut, error) {
+func (s *Server) putCeiling(ctx context.Context, c *caller, in *DocumentIn) (*documentOut, error) {
 	return s.putDocument(ctx, c, store.Ceiling, in)
 }
 
@@ -125,10 +126,10 @@ func (s *Server) putPolicy(ctx context.Context, c *caller, in *namedIn) (*docume
 	if !policyName.MatchString(in.Name) || slices.Contains(reservedNames, in.Name) {
 		return nil, invalid("path.name", "must be lower-case letters, digits and hyphens, at most 63, and none of "+strings.Join(reservedNames, ", "))
 	}
-	return s.putDocument(ctx, c, in.Name, &in.documentIn)
+	return s.putDocument(ctx, c, in.Name, &in.DocumentIn)
 }
 
-func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *documentIn) (*documentOut, error) {
+func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *DocumentIn) (*documentOut, error) {
 	text, inside := takeVersion(in.RawBody)
 	document, err := policies.ParseAt(text, s.Now())
 	if err != nil {
@@ -151,6 +152,9 @@ func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *do
 		if p, err = tx.PutPolicy(ctx, name, normal, expected); err != nil {
 			return err
 		}
+		if err := noneGranted(ctx, tx, p, s.Now()); err != nil {
+			return err
+		}
 		tx.Bump()
 		return tx.Record(ctx, action, object, map[string]string{"version": strconv.FormatInt(p.Version, 10)})
 	})
@@ -164,7 +168,7 @@ func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *do
 }
 
 // expected turns the preconditions of a request into the version that must be stored.
-func (s *Server) expected(ctx context.Context, c *caller, name string, in *documentIn, inside *int64) (int64, error) {
+func (s *Server) expected(ctx context.Context, c *caller, name string, in *DocumentIn, inside *int64) (int64, error) {
 	want := store.AnyVersion
 	add := func(v int64) error {
 		if want != store.AnyVersion && want != v {

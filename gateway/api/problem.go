@@ -87,6 +87,10 @@ func fromHuma(status int, message string, errs []error) *Problem {
 		return problem(http.StatusInternalServerError, "internal", "something went wrong here; the request id finds it in the log")
 	}
 	p := problem(status, code, message)
+	if status == http.StatusUnsupportedMediaType || status == http.StatusNotAcceptable {
+		p.Detail = "requests and answers are application/json"
+		return p // the details repeat a header
+	}
 	for _, err := range errs {
 		if d, ok := err.(huma.ErrorDetailer); ok {
 			p.Errors = append(p.Errors, clearDetail(d.ErrorDetail()))

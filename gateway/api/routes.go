@@ -20,6 +20,7 @@ func (s *Server) routes() {
 	s.decisionRoutes()
 	s.allowRoutes()
 	s.auditRoutes()
+	s.secretRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
+	"portreeve.dev/policies"
 	"portreeve.dev/sso"
 )
 
@@ -25,6 +27,7 @@ type sandboxCreateIn struct {
 		Template  string            `json:"template,omitempty" enum:"tiny,base"`
 		Isolation string            `json:"isolation,omitempty" enum:"container,gvisor" doc:"Both are gVisor."`
 		Policy    string            `json:"policy,omitempty" maxLength:"63" doc:"A named policy; default: the org's."`
+		Egress    json.RawMessage   `json:"egress,omitempty" doc:"A policy document of its own, which only narrows what its policy allows."`
 		Workspace *struct {
 			Persistence string `json:"persistence,omitempty" enum:"ephemeral"`
 			Size        string `json:"size,omitempty" maxLength:"20"`
@@ -166,11 +169,30 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 	if err := checkEnv("body.env", in.Body.Env); err != nil {
 		return o, err
 	}
+	if o.Spec.Egress, err = s.ownList(in.Body.Egress); err != nil {
+		return o, err
+	}
 	if in.Body.Policy == "" {
 		return o, nil
 	}
 	o.Policy = &in.Body.Policy
 	return o, s.mayGive(ctx, c, in.Body.Policy)
+}
+
+// ownList brings the list of one sandbox into its normal form.
+func (s *Server) ownList(sent json.RawMessage) (json.RawMessage, error) {
+	if len(sent) == 0 {
+		return nil, nil
+	}
+	document, err := policies.ParseAt(sent, s.Now())
+	if err != nil {
+		p := refuseDocument(err, sent)
+		for i := range p.Errors {
+			p.Errors[i].Location = "body.egress" + strings.TrimPrefix(p.Errors[i].Location, "body")
+		}
+		return nil, p
+	}
+	return json.Marshal(document)
 }
 
 // mayGive refuses a policy that the key does not list. The org's default is everybody's.

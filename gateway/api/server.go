@@ -198,6 +198,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 		return problem(http.StatusBadRequest, "bad_request", "the body could not be read to its end")
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Type", "application/json") // whatever curl -d says; policy documents find out themselves
 	return nil
 }
 

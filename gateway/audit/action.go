@@ -29,13 +29,19 @@ const (
 	PolicyDelete     Action = "policy.delete"
 	SettingsUpdate   Action = "settings.update"
 	SandboxReconcile Action = "sandbox.reconcile"
+	SecretCreate     Action = "secret.create"
+	SecretUpdate     Action = "secret.update"
+	SecretDelete     Action = "secret.delete"
+	SecretGrant      Action = "secret.grant"
+	SecretInject     Action = "secret.inject"
+	AuthorityCreate  Action = "authority.create"
 )
 
 // Actions lists every code.
 func Actions() []Action {
 	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
-		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile}
+		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate}
 }
 
 // Known reports whether a is one of Actions.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"portreeve.dev/gateway/link"
 )
@@ -90,6 +91,7 @@ func TestSiblingsMeet(t *testing.T) {
 func TestUnknownSiblingIsClosed(t *testing.T) {
 	conn, _ := supervise(t, idle())
 	mine := introduce(t, conn, "stranger")
+	mine.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := mine.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatalf("reading a stranger's socket: %v, want EOF", err)
 	}

@@ -10,8 +10,8 @@
 //
 // # Security invariants
 //
-//   - CH-1: a process ends when its socket to the supervisor closes (TestEndsWithTheSupervisor).
-//   - CH-2: a socket to a sibling that the process doesn't know is closed (TestUnknownSiblingIsClosed).
+//   - CD-1: a process ends when its socket to the supervisor closes (TestEndsWithTheSupervisor).
+//   - CD-2: a socket to a sibling that the process doesn't know is closed (TestUnknownSiblingIsClosed).
 //
 // # Not here
 //

@@ -24,10 +24,18 @@ type Field struct {
 	Message  string `json:"message"`
 }
 
+// Error says what the API said, with the word that programs tell it by, and for a failure of the API's own the id that finds
+// it in the log. Of wrong parts of a request each is named instead.
 func (p *Problem) Error() string {
 	text := p.Detail
 	if text == "" {
 		text = p.Title
+	}
+	if p.Code != "" && len(p.Errors) == 0 {
+		text += ": " + p.Code
+	}
+	if p.Status >= http.StatusInternalServerError && p.RequestID != "" {
+		text += " (" + p.RequestID + ")"
 	}
 	for _, f := range p.Errors {
 		text += fmt.Sprintf("\n  %s: %s", strings.TrimPrefix(f.Location, "body."), f.Message)

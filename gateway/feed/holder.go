@@ -13,6 +13,7 @@ import (
 	"portreeve.dev/egress"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/policies"
+	"portreeve.dev/secrets"
 )
 
 // Why there is no snapshot. Each is a refusal of whatever asked.
@@ -44,7 +45,9 @@ type compiled struct {
 
 type entry struct {
 	org      string
+	policy   string // the named one; empty is the ceiling
 	snapshot *policies.Snapshot
+	injector *secrets.Injector // of the org
 }
 
 // NewHolder returns a Holder without any policy. base holds the floor that no state changes; changed, which may be nil,
@@ -105,18 +108,29 @@ func (h *Holder) Heartbeat(revision uint64) {
 
 // Snapshot returns the policy of a binding and its revision, or the reason why nothing may pass.
 func (h *Holder) Snapshot(b egress.Binding) (*policies.Snapshot, uint64, error) {
+	e, revision, err := h.entry(b)
+	return e.snapshot, revision, err
+}
+
+func (h *Holder) entry(b egress.Binding) (entry, uint64, error) {
 	now, err := h.fresh()
 	if err != nil {
-		return nil, 0, err
+		return entry{}, 0, err
 	}
 	if now.revision < b.MinRevision {
-		return nil, now.revision, ErrRevision
+		return entry{}, now.revision, ErrRevision
 	}
 	e, ok := now.sandboxes[b.Sandbox]
 	if !ok || e.org != b.Org {
-		return nil, now.revision, ErrUnknown
+		return entry{}, now.revision, ErrUnknown
 	}
-	return e.snapshot, now.revision, nil
+	return e, now.revision, nil
+}
+
+// Injector returns the secrets of a binding's org, with the name of the sandbox's policy, under the same conditions as Snapshot.
+func (h *Holder) Injector(b egress.Binding) (injector *secrets.Injector, policy string, err error) {
+	e, _, err := h.entry(b)
+	return e.injector, e.policy, err
 }
 
 // Floor returns the floor in force; nil, which refuses everything, while there is no fresh policy.
@@ -161,7 +175,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sandbox %q: %w", box.ID, err)
 		}
-		c.sandboxes[box.ID] = entry{box.Org, snapshot}
+		c.sandboxes[box.ID] = entry{box.Org, box.Policy, snapshot, p.injector}
 	}
 	return c, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"portreeve.dev/policies"
+	"portreeve.dev/secrets"
 )
 
 // profiles compiles the policies of one org, each at most once: sandboxes under the same policy share a snapshot.
@@ -12,6 +13,8 @@ type profiles struct {
 	ceiling policies.Layer
 	named   map[string]policies.Layer
 	ready   map[string]*policies.Snapshot // by policy name, for sandboxes without a list of their own
+
+	injector *secrets.Injector
 }
 
 func newProfiles(o Org) (*profiles, error) {
@@ -25,7 +28,21 @@ func newProfiles(o Org) (*profiles, error) {
 			return nil, err
 		}
 	}
-	return p, nil
+	p.injector, err = newInjector(o.Secrets)
+	return p, err
+}
+
+// newInjector takes the values out of a state. An error names the secret and never holds its value.
+func newInjector(list []Secret) (*secrets.Injector, error) {
+	var all []secrets.Secret
+	for _, s := range list {
+		value, err := secrets.NewValue(s.Value)
+		if err != nil {
+			return nil, fmt.Errorf("secret %q: %w", s.ID, err)
+		}
+		all = append(all, secrets.Secret{ID: s.ID, Version: s.Version, Value: value, Grants: s.Grants})
+	}
+	return secrets.NewInjector(all)
 }
 
 func layer(name string, version int64, document json.RawMessage) (policies.Layer, error) {

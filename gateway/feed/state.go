@@ -3,6 +3,8 @@ package feed
 import (
 	"encoding/json"
 	"time"
+
+	"portreeve.dev/secrets"
 )
 
 // Times of the feed. An edge whose control is silent for FreshFor refuses; control speaks every Beat.
@@ -24,6 +26,15 @@ type Org struct {
 	ID       string   `json:"id"`
 	Ceiling  Policy   `json:"ceiling"`
 	Policies []Policy `json:"policies"`
+	Secrets  []Secret `json:"secrets,omitempty"`
+}
+
+// Secret is a granted value on its way to the edge. It travels over a socket between two processes of ours and is in no file.
+type Secret struct {
+	ID      string          `json:"id"`
+	Version int64           `json:"version"`
+	Value   []byte          `json:"value"`
+	Grants  []secrets.Grant `json:"grants"`
 }
 
 // Policy is a document in the policy language, at a version. A nil Document denies everything.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 type text struct {
@@ -113,6 +114,7 @@ func TestUnaskedFilesAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
+	r.SetReadDeadline(time.Now().Add(5 * time.Second))
 	// The peer held the last write end: a reader sees the end only when the peer closed it.
 	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatalf("reading the pipe: %v, want EOF", err)

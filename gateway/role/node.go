@@ -41,6 +41,7 @@ type NodeSpec struct {
 	CPUMillis      int64             `json:"cpu_millis"`
 	WorkspaceBytes int64             `json:"workspace_bytes"`
 	Env            map[string]string `json:"env,omitempty"`
+	Trust          []byte            `json:"trust,omitempty"` // root certificate in PEM
 	Deadline       time.Time         `json:"deadline"`
 	Incarnation    uint64            `json:"incarnation"`
 	Generation     uint64            `json:"generation"`
@@ -143,5 +144,17 @@ const (
 
 // Methods that edge calls on control.
 const (
-	ControlDecisions = "decisions" // decisions.Shipment -> decisions.Acked
+	ControlDecisions    = "decisions"    // decisions.Shipment -> decisions.Acked
+	ControlIntermediate = "intermediate" // IntermediateRequest -> Intermediate
 )
+
+// IntermediateRequest asks for a certificate of an org's authority for the edge's own key.
+type IntermediateRequest struct {
+	Org string `json:"org"`
+	Key []byte `json:"key"` // the public key, PKIX in DER
+}
+
+// Intermediate is the certificate, and the root above it, in DER.
+type Intermediate struct {
+	Chain [][]byte `json:"chain"`
+}

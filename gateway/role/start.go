@@ -24,8 +24,21 @@ type NodeStart struct {
 
 // NodeReady is the node's answer. Files: the edge netns.
 type NodeReady struct {
-	EdgeNetns string `json:"edge_netns"`
+	EdgeNetns string `json:"edge_netns"` // read back and found without a way out
 	RunscRoot string `json:"runsc_root"`
+	Base      string `json:"base,omitempty"` // of the image base: ready, building, or why it can't be built; empty when it isn't wanted
+}
+
+// Values of NodeReady.Base that are no reason.
+const (
+	BaseReady    = "ready"
+	BaseBuilding = "building"
+)
+
+// Caged is what edge and inward answer: what they saw hold for themselves. Files: none.
+type Caged struct {
+	LandlockABI int      `json:"landlock_abi"` // 0: the kernel has none, and the admin said to go on
+	Checked     []string `json:"checked"`      // what was tried from inside, and refused
 }
 
 // EdgeStart is what the edge is told. Files: none.

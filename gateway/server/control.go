@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/gateway/sandboxes"
+	"portreeve.dev/secrets/seal"
 )
 
 // control is the state of the process. Its parts are set by start, before any link.
@@ -32,6 +32,7 @@ type control struct {
 	ingress   *child.Sibling
 	setup     role.ControlStart
 	store     *store.Store
+	keyring   *seal.Keyring
 	sandboxes *sandboxes.Service
 	publisher *feed.Publisher
 	http      *http.Server
@@ -47,6 +48,7 @@ func Control(ctx context.Context) error {
 	c.ingress = &child.Sibling{Mux: link.NewMux()}
 	link.Handle(c.node.Mux, role.NodeEvent, c.event)
 	link.Handle(c.edge.Mux, role.ControlDecisions, c.keepDecisions)
+	link.Handle(c.edge.Mux, role.ControlIntermediate, c.signIntermediate)
 	err := child.Run(ctx, child.Spec{
 		Start:    c.start,
 		Stop:     c.stop,
@@ -87,12 +89,12 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 // build makes the parts and the first org.
 func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	var err error
-	if c.store, err = openStore(ctx, filepath.Join(c.setup.Dir, "store.db")); err != nil {
+	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir); err != nil {
 		return nil, err
 	}
 	c.publisher = &feed.Publisher{Edge: &c.edge.Peer, Load: c.state, Log: c.log}
 	c.sandboxes, err = sandboxes.New(sandboxes.Config{
-		Store: c.store, Runner: runner{&c.node.Peer}, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Log: c.log,
+		Store: c.store, Runner: runner{&c.node.Peer, c.trust}, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Log: c.log,
 		Limit: c.setup.Limits.Sandboxes,
 	})
 	if err != nil {
@@ -104,7 +106,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	}
 	token := newSetupToken()
 	server, err := api.New(api.Config{
-		Store: c.store, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Floor: floor,
+		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Floor: floor,
 		SetupToken: token, Version: version(), Template: c.template, Log: c.log,
 		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 	})
@@ -117,24 +119,6 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 		return nil, err
 	}
 	return &role.ControlReady{Key: key, SetupToken: token.Reveal()}, nil
-}
-
-// openStore opens the store, or makes it where its directory is empty.
-func openStore(ctx context.Context, path string) (*store.Store, error) {
-	s, err := store.Open(ctx, path, store.Options{})
-	if !errors.Is(err, store.ErrNoStore) {
-		return s, err
-	}
-	left, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return nil, fmt.Errorf("opening store: %w", err)
-	}
-	for _, f := range left {
-		if f.Name() != filepath.Base(path) {
-			return nil, fmt.Errorf("the store %s is missing or empty beside %s: restore it from its backup, or remove the directory to begin anew", path, f.Name())
-		}
-	}
-	return store.Open(ctx, path, store.Options{Create: true})
 }
 
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {

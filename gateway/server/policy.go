@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/policies"
+	"portreeve.dev/secrets/seal"
 )
 
 // policyFeed is the publisher as the API and the sandboxes know it.
@@ -30,13 +32,31 @@ func (c *control) state(ctx context.Context) (feed.State, error) {
 		for _, p := range o.Named {
 			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})
 		}
+		if org.Secrets, err = c.openSecrets(o.Secrets); err != nil {
+			return feed.State{}, err
+		}
 		s.Orgs = append(s.Orgs, org)
 		for _, b := range o.Sandboxes {
-			s.Sandboxes = append(s.Sandboxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy})
+			s.Sandboxes = append(s.Sandboxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own})
 		}
 	}
 	s.Exempt, err = c.exemptions(ctx)
 	return s, err
+}
+
+// openSecrets opens what has a grant: nothing else leaves this process.
+func (c *control) openSecrets(list []store.Secret) (open []feed.Secret, err error) {
+	for _, s := range list {
+		if len(s.Grants) == 0 {
+			continue
+		}
+		value, err := c.keyring.Open(seal.Record{Kind: "secret", Org: s.Org, Name: s.ID, Version: s.Version}, s.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, feed.Secret{ID: s.ID, Version: s.Version, Value: value, Grants: s.Grants})
+	}
+	return open, nil
 }
 
 // exemptions are the configured ones, with the slugs of orgs turned into ids. A slug that no org has opens nothing.

@@ -11,7 +11,10 @@ import (
 )
 
 // runner is the node as the sandboxes know it.
-type runner struct{ node *link.Peer }
+type runner struct {
+	node  *link.Peer
+	trust func(ctx context.Context, org string) (pem []byte, err error) // what the org's sandboxes trust
+}
 
 var _ sandboxes.Runner = runner{}
 
@@ -30,10 +33,14 @@ func (r runner) call(ctx context.Context, method string, in, out any) error {
 }
 
 func (r runner) Create(ctx context.Context, s sandboxes.Spec) (sandboxes.Started, error) {
+	trust, err := r.trust(ctx, s.Org)
+	if err != nil {
+		return sandboxes.Started{}, err
+	}
 	var p role.Placement
-	err := r.call(ctx, role.NodeCreate, role.NodeSpec{
+	err = r.call(ctx, role.NodeCreate, role.NodeSpec{
 		Sandbox: s.ID, Org: s.Org, Image: s.Template, MemoryBytes: s.MemoryBytes, CPUMillis: s.MilliCPU,
-		WorkspaceBytes: s.WorkspaceBytes, Env: s.Env, Deadline: s.End, Incarnation: 1, Generation: 1, MinRevision: uint64(s.MinRevision),
+		WorkspaceBytes: s.WorkspaceBytes, Env: s.Env, Trust: trust, Deadline: s.End, Incarnation: 1, Generation: 1, MinRevision: uint64(s.MinRevision),
 	}, &p)
 	return started(p), err
 }

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -30,8 +31,8 @@ func (s *Supervisor) program(name string) string {
 func (s *Supervisor) processes() []*process {
 	roles := []job{
 		{name: Node, binary: s.program("portreeve-node"), keep: nodeCapabilities, prepare: s.prepareNode, ready: s.nodeReady},
-		{name: Edge, binary: s.program("portreeve-edge"), uid: EdgeUID, prepare: s.prepareEdge},
-		{name: Inward, binary: s.program("portreeve-edge"), args: []string{"inward"}, uid: InwardUID, netns: s.netns, prepare: s.prepareInward},
+		{name: Edge, binary: s.program("portreeve-edge"), uid: EdgeUID, prepare: s.prepareEdge, ready: s.caged(Edge)},
+		{name: Inward, binary: s.program("portreeve-edge"), args: []string{"inward"}, uid: InwardUID, netns: s.netns, prepare: s.prepareInward, ready: s.caged(Inward)},
 		{name: Control, binary: s.program("portreeve"), args: []string{"control"}, uid: ControlUID, prepare: s.prepareControl, ready: s.controlReady},
 		{name: Ingress, binary: s.program("portreeve"), args: []string{"ingress"}, uid: IngressUID, prepare: s.prepareIngress},
 	}
@@ -67,8 +68,26 @@ func (s *Supervisor) nodeReady(body json.RawMessage, files []*os.File) error {
 		s.edgeNetns.Close()
 	}
 	s.edgeNetns = files[0]
-	s.status.EdgeNetns, s.status.RunscRoot = ready.EdgeNetns, ready.RunscRoot
+	s.status.EdgeNetns, s.status.RunscRoot, s.status.Base = ready.EdgeNetns, ready.RunscRoot, ready.Base
 	return nil
+}
+
+// caged keeps what a process saw hold for itself.
+func (s *Supervisor) caged(name string) func(json.RawMessage, []*os.File) error {
+	return func(body json.RawMessage, _ []*os.File) error {
+		var caged role.Caged
+		if err := json.Unmarshal(body, &caged); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.status.Cages = maps.Clone(s.status.Cages) // the old one is in a report
+		if s.status.Cages == nil {
+			s.status.Cages = make(map[string]role.Caged)
+		}
+		s.status.Cages[name] = caged
+		return nil
+	}
 }
 
 func (s *Supervisor) netns() *os.File {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"portreeve.dev/gateway/config"
+	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes"
 )
 
@@ -52,6 +53,9 @@ type Status struct {
 	RunscRoot    string         `json:"runsc_root"`
 	State        string         `json:"state"`
 	SetupToken   string         `json:"setup_token,omitempty"`
+	Base         string         `json:"base,omitempty"` // see role.NodeReady
+
+	Cages map[string]role.Caged `json:"cages,omitempty"` // of edge and inward
 }
 
 // A Supervisor runs the processes of one machine.
@@ -113,13 +117,17 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.checkAddresses(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	asked := ctx
+	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
 	// Stopping goes the other way round, so each process has a context of its own.
 	var running sync.WaitGroup
 	ends := make([]context.CancelFunc, len(s.all))
 	dones := make([]chan struct{}, len(s.all))
 	for i, p := range s.all {
+		if ctx.Err() != nil {
+			break
+		}
 		var own context.Context
 		own, ends[i] = context.WithCancel(context.WithoutCancel(ctx))
 		dones[i] = make(chan struct{})
@@ -152,10 +160,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		<-dones[i]
 	}
 	running.Wait()
-	if cause := context.Cause(ctx); cause != context.Canceled {
-		return cause
+	if asked.Err() != nil { // whatever its cause: an end that was asked for is no failure
+		return nil
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // checkAddresses says at once when a port is taken, with the flag that helps.

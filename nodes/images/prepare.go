@@ -25,7 +25,7 @@ func prepare(root *os.Root) error {
 		uid  int
 	}{
 		{"proc", 0o755, 0}, {"sys", 0o755, 0}, {"dev", 0o755, 0}, {"tmp", 0o777 | fs.ModeSticky, 0}, {"etc", 0o755, 0},
-		{"run", 0o755, 0}, {"run/portreeve", 0o700, 0}, {".portreeve", 0o755, 0}, {"workspace", 0o755, userID},
+		{"etc/portreeve", 0o755, 0}, {"run", 0o755, 0}, {"run/portreeve", 0o700, 0}, {".portreeve", 0o755, 0}, {"workspace", 0o755, userID},
 	} {
 		if err := mountDir(root, d.name, d.mode, d.uid); err != nil {
 			return err

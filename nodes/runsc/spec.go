@@ -19,6 +19,7 @@ const (
 	InitDir    = "/.portreeve"     // the directory with process 1, read-only
 	InitPath   = InitDir + "/init" // process 1
 	ControlDir = "/run/portreeve"  // the directory with init.sock, read-only
+	TrustDir   = "/etc/portreeve"  // the directory with the certificates that sandboxes trust, read-only
 	Workspace  = "/workspace"      // the user's files
 	UserID     = 1001              // user and group of the user's processes
 )
@@ -32,6 +33,7 @@ type Box struct {
 	Init       string // directory with the init program
 	Control    string // directory with init.sock
 	Workspace  string // empty directory, owned by the user
+	Trust      string // directory with certificates
 	ResolvConf string // file
 	Hosts      string // file
 	Hostname   string
@@ -50,8 +52,8 @@ type Limits struct {
 	NoSwap      bool  // the kernel can limit swap: allow none
 }
 
-// What process 1 may do beyond an ordinary process: become the user, end its processes, hand it files.
-var capabilities = []string{"CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
+// What process 1 may do beyond an ordinary process: become the user, end its processes.
+var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
 
 var (
 	hostname = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -113,6 +115,7 @@ func (b Box) mounts() []specs.Mount {
 		bind(Workspace, b.Workspace, "rw"), // its writes go to the overlay, see createArgv
 		bind(InitDir, b.Init, "ro"),
 		bind(ControlDir, b.Control, "ro", "noexec"),
+		bind(TrustDir, b.Trust, "ro", "noexec"),
 		bind("/etc/resolv.conf", b.ResolvConf, "ro", "noexec"),
 		bind("/etc/hosts", b.Hosts, "ro", "noexec"),
 	}
@@ -156,7 +159,7 @@ func (b Box) env() ([]string, error) {
 
 func (b Box) validate() error {
 	for name, p := range map[string]string{
-		"root": b.Rootfs, "init": b.Init, "control": b.Control, "workspace": b.Workspace, "resolv.conf": b.ResolvConf,
+		"root": b.Rootfs, "init": b.Init, "control": b.Control, "workspace": b.Workspace, "trust": b.Trust, "resolv.conf": b.ResolvConf,
 		"hosts": b.Hosts, "network namespace": b.Netns, "control group": b.Cgroup,
 	} {
 		if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" {

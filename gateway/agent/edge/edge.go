@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/ca"
 	"portreeve.dev/egress/decisions"
 	"portreeve.dev/egress/dial"
 	"portreeve.dev/egress/flows"
@@ -42,12 +44,25 @@ type Edge struct {
 
 	caged   atomic.Bool
 	serving atomic.Bool
+
+	parts   context.Context // of what serves: it ends when the edge has drained, or with the process
+	end     context.CancelFunc
+	fail    context.CancelFunc // ends the process, to be started again
 	running sync.WaitGroup
 }
+
+// Limits of an end: how long what is open may go on, and how long its parts may take once they are cut.
+const (
+	drainLimit = 3 * time.Second
+	endLimit   = time.Second
+)
 
 // Run is the life of the process.
 func Run(ctx context.Context) error {
 	e := &Edge{log: slog.New(slog.NewJSONHandler(os.Stderr, nil)), bindings: egress.NewBindings()}
+	ctx, e.fail = context.WithCancel(ctx)
+	defer e.fail()
+	e.parts, e.end = context.WithCancel(context.Background())
 	e.node = &child.Sibling{Mux: link.NewMux()}
 	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship}
 	err := child.Run(ctx, child.Spec{
@@ -55,11 +70,25 @@ func Run(ctx context.Context) error {
 		Stop:     e.stop,
 		Siblings: map[string]*child.Sibling{"node": e.node, "control": e.control},
 	})
-	e.running.Wait()
+	e.finish()
 	return err
 }
 
-func (e *Edge) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
+// finish ends the parts. It doesn't wait long: without a supervisor nothing of a sandbox may be served on.
+func (e *Edge) finish() {
+	e.end()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.running.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(endLimit):
+	}
+}
+
+func (e *Edge) start(_ context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
 	var start role.EdgeStart
 	if err := json.Unmarshal(raw, &start); err != nil {
 		return nil, nil, err
@@ -76,8 +105,8 @@ func (e *Edge) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (an
 	}
 	e.caged.Store(true)
 	e.log.Info("edge serves", "landlock_abi", report.LandlockABI)
-	e.running.Go(func() { e.flows.Run(ctx) })
-	return struct{}{}, nil, nil
+	e.running.Go(func() { e.flows.Run(e.parts) })
+	return role.Caged{LandlockABI: report.LandlockABI, Checked: report.Checked}, nil, nil
 }
 
 // build makes the parts; it runs before the cage, which lets nothing be read afterwards.
@@ -110,9 +139,14 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if err != nil {
 		return err
 	}
+	issuer, err := ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}})
+	if err != nil {
+		return err
+	}
 	e.proxy, err = proxy.New(proxy.Config{
 		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: newRecorder(e.spool, e.log),
 		Dialer: dialer{e.dialer}, Flows: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
+		Certificates: issuer, Injector: injector{e.holder},
 	})
 	e.registerNode()
 	e.holder.Register(e.control.Mux)
@@ -142,8 +176,14 @@ func (e *Edge) policyChanged() {
 	}
 }
 
-// stop lets live requests end while the supervisor waits.
+// stop lets live requests end while the supervisor waits. That some had to be cut is no failure.
 func (e *Edge) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
 	err := e.proxy.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	e.finish()
 	return errors.Join(err, e.spool.Close())
 }

@@ -102,14 +102,16 @@ func (e *Edge) serve(files []*os.File) error {
 	if err != nil {
 		return fmt.Errorf("taking the TCP socket for DNS: %w", err)
 	}
-	e.running.Go(func() { e.logEnd("resolver", e.resolver.Serve(context.Background(), udp, dns)) })
-	e.running.Go(func() { e.logEnd("proxy", e.proxy.Serve(context.Background(), tcp)) })
+	e.running.Go(func() { e.ended("resolver", e.resolver.Serve(e.parts, udp, dns)) })
+	e.running.Go(func() { e.ended("proxy", e.proxy.Serve(e.parts, tcp)) })
 	return nil
 }
 
-func (e *Edge) logEnd(part string, err error) {
+// ended ends the process when a part of it ended by itself: a new one has all parts, and new sockets.
+func (e *Edge) ended(part string, err error) {
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		e.log.Error("a part of the edge ended", "part", part, "err", err)
+		e.fail()
 	}
 }
 

@@ -69,7 +69,7 @@ func (i *Inward) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (
 	}
 	i.caged.Store(true)
 	i.log.Info("inward serves", "landlock_abi", report.LandlockABI)
-	return struct{}{}, nil, nil
+	return role.Caged{LandlockABI: report.LandlockABI, Checked: report.Checked}, nil, nil
 }
 
 func (i *Inward) registerNode(mux *link.Mux) {

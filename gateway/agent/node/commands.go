@@ -15,7 +15,7 @@ func (a *Agent) registerControl() {
 	mux := a.control.Mux
 	link.Handle(mux, role.NodeCreate, func(ctx context.Context, s role.NodeSpec) (role.Placement, error) {
 		p, err := a.nodes.Create(ctx, nodes.Spec{
-			Sandbox: s.Sandbox, Org: s.Org, Image: s.Image, Env: s.Env, Deadline: s.Deadline,
+			Sandbox: s.Sandbox, Org: s.Org, Image: s.Image, Env: s.Env, Trust: s.Trust, Deadline: s.Deadline,
 			Limits:      nodes.Limits{MemoryBytes: s.MemoryBytes, CPUMillis: s.CPUMillis, WorkspaceBytes: s.WorkspaceBytes},
 			Incarnation: s.Incarnation, Generation: s.Generation, MinRevision: s.MinRevision,
 		})

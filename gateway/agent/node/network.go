@@ -47,7 +47,22 @@ func (n *network) keep(p *netns.Pair) nodes.Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pairs[p.Path()] = p
+	return linkOf(p)
+}
+
+func linkOf(p *netns.Pair) nodes.Link {
 	return nodes.Link{Netns: p.Path(), Interface: p.Interface, Gateway: p.Gateway, Addr: p.Sandbox}
+}
+
+// known is the link of a netns that was made or found before: its address is held already.
+func (n *network) known(name string) (nodes.Link, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.pairs[netns.Path(name)]
+	if p == nil {
+		return nodes.Link{}, false
+	}
+	return linkOf(p), true
 }
 
 func (n *network) pair(l nodes.Link) (*netns.Pair, error) {
@@ -97,6 +112,10 @@ func (n *network) List(context.Context) ([]nodes.Link, error) {
 	}
 	var links []nodes.Link
 	for _, name := range names {
+		if l, ok := n.known(name); ok {
+			links = append(links, l)
+			continue
+		}
 		pair, err := n.edge.Adopt(name)
 		if err != nil {
 			n.log.Warn("removing the rest of a link", "netns", name, "err", err)

@@ -66,14 +66,15 @@ func (a *Agent) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (a
 	if err := a.takeOver(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := a.prepareImages(ctx); err != nil {
+	base, err := a.prepareImages(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
 	f, err := os.Open(netns.Path(a.netns.Name))
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the edge netns: %w", err)
 	}
-	return role.NodeReady{EdgeNetns: a.netns.Name, RunscRoot: a.runscRoot()}, []*os.File{f}, nil
+	return role.NodeReady{EdgeNetns: a.netns.Name, RunscRoot: a.runscRoot(), Base: base}, []*os.File{f}, nil
 }
 
 func (a *Agent) dir(parts ...string) string {
@@ -144,30 +145,36 @@ func (a *Agent) takeOver(ctx context.Context) error {
 	return err
 }
 
-// prepareImages imports tiny now and builds base beside the work, where it is wanted.
-func (a *Agent) prepareImages(ctx context.Context) error {
+// prepareImages imports tiny now and builds base beside the work, where it is wanted. It says how far base is.
+func (a *Agent) prepareImages(ctx context.Context) (base string, err error) {
 	if _, err := a.images.Resolve("tiny"); err != nil {
-		f, err := os.Open(a.setup.TinyImage)
-		if err != nil {
-			return fmt.Errorf("opening the image tiny: %w", err)
+		if err := a.importTiny(ctx); err != nil {
+			return "", err
 		}
-		defer f.Close()
-		if _, err := a.images.Import(ctx, "tiny", f); err != nil {
-			return err
-		}
-	}
-	if !a.setup.Base {
-		return nil
 	}
 	if _, err := a.images.Resolve("base"); err == nil {
-		return nil
+		return role.BaseReady, nil
+	}
+	if !a.setup.Base {
+		return "", nil
 	}
 	building, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a.base = cancel
 	if err := a.images.StartBase(building); err != nil {
 		a.log.Warn("the image base can't be built here; tiny is there", "err", err)
+		return err.Error(), nil
 	}
-	return nil
+	return role.BaseBuilding, nil
+}
+
+func (a *Agent) importTiny(ctx context.Context) error {
+	f, err := os.Open(a.setup.TinyImage)
+	if err != nil {
+		return fmt.Errorf("opening the image tiny: %w", err)
+	}
+	defer f.Close()
+	_, err = a.images.Import(ctx, "tiny", f)
+	return err
 }
 
 // stop ends the sandboxes where they end with the run.

@@ -17,6 +17,7 @@ import (
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
 	"portreeve.dev/policies"
+	"portreeve.dev/secrets/seal"
 	"portreeve.dev/sso"
 )
 
@@ -54,7 +55,11 @@ func New(t testing.TB, change ...func(*api.Config)) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := api.Config{Store: st, Sandboxes: w.Sandboxes, Guest: w.Guest, Feed: w.Feed, Floor: floor, SetupToken: sso.NewSecret(SetupToken), Version: "test", Log: log}
+	keyring, err := seal.Create(filepath.Join(t.TempDir(), "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := api.Config{Store: st, Keyring: keyring, Sandboxes: w.Sandboxes, Guest: w.Guest, Feed: w.Feed, Floor: floor, SetupToken: sso.NewSecret(SetupToken), Version: "test", Log: log}
 	for _, f := range change {
 		f(&c)
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 )
 
 // A FeedState is everything that edge must know, as of one revision.
@@ -16,6 +17,7 @@ type OrgPolicies struct {
 	Org       string
 	Ceiling   Policy
 	Named     []Policy
+	Secrets   []Secret
 	Sandboxes []SandboxPolicy
 }
 
@@ -23,6 +25,7 @@ type OrgPolicies struct {
 type SandboxPolicy struct {
 	Sandbox string
 	Policy  string
+	Own     json.RawMessage // a list of its own; none: nil
 }
 
 // Revision returns the newest committed revision.
@@ -60,9 +63,12 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 		if p.Named, err = r.Policies(ctx, o.ID); err != nil {
 			return FeedState{}, err
 		}
+		if p.Secrets, err = r.Secrets(ctx, o.ID); err != nil {
+			return FeedState{}, err
+		}
 		for _, b := range live {
 			if b.Org == o.ID {
-				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy})
+				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy, Own: b.Spec.Egress})
 			}
 		}
 		f.Orgs = append(f.Orgs, p)

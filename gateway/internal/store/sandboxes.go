@@ -39,6 +39,7 @@ type SandboxSpec struct {
 	Env           map[string]string `json:"env,omitempty"`
 	Template      string            `json:"template"`
 	Isolation     string            `json:"isolation"`
+	Egress        json.RawMessage   `json:"egress,omitempty"` // a list of its own, which only narrows
 }
 
 // Metrics say how long the parts of a start took.

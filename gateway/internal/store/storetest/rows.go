@@ -543,7 +543,7 @@ func feedStateIsOneSnapshot(t *testing.T, open Open) {
 	for _, o := range f.Orgs {
 		by[o.Org] = o
 	}
-	if o := by[one.Principal.Org]; o.Ceiling.Version != 0 || len(o.Named) != 1 || len(o.Sandboxes) != 1 || o.Sandboxes[0] != (store.SandboxPolicy{Sandbox: b.ID, Policy: "web"}) {
+	if o := by[one.Principal.Org]; o.Ceiling.Version != 0 || len(o.Named) != 1 || len(o.Sandboxes) != 1 || o.Sandboxes[0].Sandbox != b.ID || o.Sandboxes[0].Policy != "web" {
 		t.Errorf("org one: %+v", o)
 	}
 	if o := by[two.Principal.Org]; string(o.Ceiling.Document) != `{"rules":[7]}` || len(o.Named)+len(o.Sandboxes) != 0 {

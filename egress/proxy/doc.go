@@ -1,0 +1,61 @@
+// Package proxy serves the transparent connections of sandboxes: whatever a sandbox dials arrives here, is judged, and is
+// refused, passed through or opened.
+//
+//	p, err := proxy.New(proxy.Config{Bindings: ..., Policies: ..., Names: ..., Recorder: ..., Dialer: ..., Flows: ...})
+//	err = p.Serve(ctx, listener) // LocalAddr is the original destination, RemoteAddr the sandbox
+//	err = p.Shutdown(ctx)        // drains
+//
+// The path of one connection: whose is it (bind); what does its destination stand for, and may that be reached at all (run);
+// which protocols are allowed there and which one is spoken (dispatch). Only tcp, ssh and postgres: dial at accept and relay,
+// as the server may speak first; they are names for ports, nothing of them is parsed. TLS: the hello is read and compared, then
+// the connection is passed (relay) or opened (open). HTTP, clear or opened: each request is judged, recorded and forwarded by
+// itself (handler, forward).
+//
+// HTTP/1 is read by net/http behind httphead.Reader, so no head reaches it unchecked, also on kept and pipelined connections.
+// A refused head arrives at the handler as a stand-in, in its turn, and is recorded and answered there. Upstream there is one
+// http.Transport per (sandbox, incarnation, destination, secret versions, right to a floor exemption). Its dial takes the
+// target from the verdict; the addresses that its kept connections go to are judged again for each request.
+//
+// Encrypted ClientHello: GREASE and a real one can't be told apart (see clienthello), and a real one reaches any name of the
+// same provider. So both are refused where TLS is passed through, unless Config.AllowOuterECH; where it is opened the extension
+// is ignored, as the real name then shows inside.
+//
+// A client that shuts its side behind an HTTP/1 request has Timeouts.HalfClosed to wait for the answer; then it counts as gone.
+// Bytes are counted of bodies on HTTP, of everything on relays. Denials are RFC 9457 JSON on HTTP, alert 49 on TLS, RST otherwise.
+//
+// # Security invariants
+//
+//   - EP-1: a request is refused unless it names the destination that its connection was judged for (TestRequestMustNameItsConnection, TestH2RequestMustNameItsConnection).
+//   - EP-2: a TLS client that names another server than it connected to, or none, is refused before any dial (TestSNIMismatchIsRefused).
+//   - EP-3: each request is recorded before it is forwarded, and not forwarded if it can't be (TestRecordComesBeforeDial).
+//   - EP-4: each relay is recorded before it is dialled, and not dialled if it can't be (TestRecordComesBeforeDial).
+//   - EP-5: of a connection that belongs to no sandbox not a byte is read (TestUnboundConnectionIsClosedUnread).
+//   - EP-6: without a fresh snapshot of at least the binding's revision nothing is dialled (TestNoFreshSnapshotNoConnection).
+//   - EP-7: a synthetic address without a name is never dialled (TestSyntheticAddressWithoutNameIsNeverDialled).
+//   - EP-8: HTTP/1 reaches the server through the strict front only, request by request (TestStrictHead).
+//   - EP-9: the path that is sent is the path that was judged (TestPathIsJudgedAsItIsSent).
+//   - EP-10: on a granted host nothing that the sandbox sent as a credential reaches the upstream (TestGrantedHostTakesNoForeignCredential).
+//   - EP-11: a rule that blocks or strips the sandbox's own credentials does so wherever the inside is seen (TestForeignCredentials).
+//   - EP-12: each request on a kept connection is judged by the newest policy (TestEveryRequestIsJudgedByTheNewestPolicy).
+//   - EP-13: a flow that a tightened policy no longer allows is cut, also in the middle of an answer (TestTightenedPolicyEndsFlows).
+//   - EP-14: a kept upstream connection is not used once a rule denies the address it goes to (TestUpstreamConnectionsAreKept).
+//   - EP-15: an upstream of an opened connection must prove the name that was judged (TestUpstreamMustProveItsName).
+//   - EP-16: nothing but a WebSocket that was asked for leaves HTTP (TestOtherUpgradesAreRemoved, TestUpstreamFramingIsOurs).
+//   - EP-17: a passed connection does not hide its name in an encrypted hello (TestECHIsRefused).
+//   - EP-18: portreeve.internal answers only under its own name and with its header (TestLocalHost).
+//   - EP-19: a method, a path or a header that was judged is the only one there is: hop-by-hop fields end here (TestHopByHopStaysHere).
+//   - EP-20: a secret that can't be applied blocks its request (TestSecretThatCantBeHadBlocks).
+//
+// # Not here
+//
+// Verdicts: policies. Resolving, the floor, connecting: the Dialer. Caps and re-judging of live flows: the FlowTable. Which secret
+// goes where: the Injector. Explicit proxy requests: egress/explicit. Request bodies are not looked into. Early hints (103) are not
+// passed on. HTTP/2 to a client is offered whether or not the upstream speaks it. A header list that net/http itself finds too
+// large on HTTP/2 is answered with 431 by net/http, without a decision.
+//
+// # Failure
+//
+// Every failure before a verdict is a denial, every failure after it is recorded at the close of the decision and told to the
+// client apart from a denial: 502 and 504 with a code on HTTP, alert 80 on TLS, RST otherwise. Running out of descriptors slows
+// accepting and ends nothing.
+package proxy

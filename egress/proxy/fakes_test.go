@@ -1,0 +1,437 @@
+package proxy
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/policies"
+)
+
+// A fakeListener accepts real connections and gives them the addresses that the kernel would.
+type fakeListener struct {
+	*net.TCPListener
+	mu     sync.Mutex
+	cond   *sync.Cond
+	routes map[int][2]netip.AddrPort // by the client's port
+	fail   []error                   // of the next Accepts
+}
+
+func newFakeListener(t testing.TB) *fakeListener {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &fakeListener{TCPListener: ln.(*net.TCPListener), routes: make(map[int][2]netip.AddrPort)}
+	l.cond = sync.NewCond(&l.mu)
+	return l
+}
+
+func (l *fakeListener) connect(t testing.TB, src netip.Addr, dst netip.AddrPort) *net.TCPConn {
+	t.Helper()
+	nc, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	port := nc.LocalAddr().(*net.TCPAddr).Port
+	l.mu.Lock()
+	l.routes[port] = [2]netip.AddrPort{netip.AddrPortFrom(src, uint16(port)), dst}
+	l.cond.Broadcast()
+	l.mu.Unlock()
+	return nc.(*net.TCPConn)
+}
+
+func (l *fakeListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	if len(l.fail) > 0 {
+		err := l.fail[0]
+		l.fail = l.fail[1:]
+		l.mu.Unlock()
+		return nil, err
+	}
+	l.mu.Unlock()
+	nc, err := l.TCPListener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		if r, ok := l.routes[nc.RemoteAddr().(*net.TCPAddr).Port]; ok {
+			return &fakeConn{Conn: nc, src: r[0], dst: r[1]}, nil
+		}
+		l.cond.Wait()
+	}
+}
+
+type fakeConn struct {
+	net.Conn
+	src, dst netip.AddrPort
+}
+
+func (c *fakeConn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.src) }
+func (c *fakeConn) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(c.dst) }
+func (c *fakeConn) NetConn() net.Conn    { return c.Conn }
+func (c *fakeConn) CloseWrite() error    { return closeWrite(c.Conn) }
+func (c *fakeConn) Read(p []byte) (int, error) {
+	return c.Conn.Read(p)
+}
+
+type names map[netip.Addr]string
+
+func (n names) InRange(a netip.Addr) bool { return synthetic.Contains(a) }
+func (n names) Name(sandbox string, incarnation uint64, a netip.Addr) (string, bool) {
+	name, ok := n[a]
+	return name, ok && sandbox == testSandbox && incarnation == 1
+}
+
+// policySource holds one snapshot; err fails it.
+type policySource struct {
+	mu       sync.Mutex
+	snapshot *policies.Snapshot
+	revision uint64
+	err      error
+}
+
+func (s *policySource) Snapshot(egress.Binding) (*policies.Snapshot, uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot, s.revision, s.err
+}
+
+func (s *policySource) set(t testing.TB, rules string) {
+	t.Helper()
+	doc, err := policies.Parse([]byte(`{"rules": [` + rules + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := policies.Compile(policies.Layer{Name: "ceiling", Version: 3, Document: doc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.snapshot = snapshot
+	s.revision++
+}
+
+func (s *policySource) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// recorder keeps decisions in memory; err fails the writing.
+type recorder struct {
+	mu      sync.Mutex
+	list    []decisions.Decision
+	closed  map[string]Closing
+	err     error
+	changed chan struct{} // closed and renewed at each change
+}
+
+func (r *recorder) Record(_ context.Context, d *decisions.Decision) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	r.list = append(r.list, *d)
+	r.notify()
+	return nil
+}
+
+func (r *recorder) Close(_ context.Context, id string, end Closing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, twice := r.closed[id]; twice {
+		panic("closed twice: " + id)
+	}
+	r.closed[id] = end
+	r.notify()
+}
+
+func (r *recorder) notify() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *recorder) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+// wait returns the decisions once there are n of them, each allowed one closed if ended.
+func (w *world) decisions(n int, ended bool) []decisions.Decision {
+	w.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		w.recorder.mu.Lock()
+		list, changed := slices.Clone(w.recorder.list), w.recorder.changed
+		ready := len(list) >= n
+		for _, d := range list {
+			if _, ok := w.recorder.closed[d.ID]; ended && !ok && d.Verdict == "allow" {
+				ready = false
+			}
+		}
+		w.recorder.mu.Unlock()
+		if ready {
+			if len(list) != n {
+				w.t.Fatalf("%d decisions, want %d: %+v", len(list), n, list)
+			}
+			return list
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			w.t.Fatalf("%d decisions after 10 s, want %d: %+v", len(list), n, list)
+		}
+	}
+}
+
+// decided returns the one decision there is, and how it ended.
+func (w *world) decided() (decisions.Decision, Closing) {
+	w.t.Helper()
+	d := w.decisions(1, true)[0]
+	w.recorder.mu.Lock()
+	defer w.recorder.mu.Unlock()
+	return d, w.recorder.closed[d.ID]
+}
+
+// dialer connects names to servers of the test, after asking what a real one asks.
+type dialer struct {
+	mu        sync.Mutex
+	upstreams map[string]string // host:port to the real address
+	failing   map[string]error
+	addrs     map[string]netip.Addr // what a name resolves to; 203.0.113.1 if not here
+	dialled   []string
+	recorder  *recorder
+	recorded  []int // how many decisions there were at each dial
+}
+
+func (d *dialer) serve(host string, port uint16, addr string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.upstreams[fmt.Sprintf("%s:%d", host, port)] = addr
+}
+
+func (d *dialer) Dial(ctx context.Context, t Target) (net.Conn, netip.Addr, error) {
+	host := t.Host
+	if host == "" {
+		host = t.Addr.String()
+	}
+	key := fmt.Sprintf("%s:%d", host, t.Port)
+	d.mu.Lock()
+	d.dialled = append(d.dialled, key)
+	to, ok, err := d.upstreams[key], true, d.failing[key]
+	if to == "" {
+		ok = false
+	}
+	addr, known := d.addrs[host]
+	if d.recorder != nil {
+		d.recorder.mu.Lock()
+		d.recorded = append(d.recorded, len(d.recorder.list))
+		d.recorder.mu.Unlock()
+	}
+	d.mu.Unlock()
+	switch {
+	case t.Host == "":
+		addr = t.Addr
+	case !known:
+		addr = netip.MustParseAddr("203.0.113.1")
+	}
+	if err != nil {
+		return nil, addr, err
+	}
+	if v := t.Address(addr); !v.Allowed() {
+		return nil, addr, &RefusedError{Verdict: v}
+	}
+	if !ok {
+		return nil, netip.Addr{}, &DialError{Kind: "resolve_nxdomain", Resolving: true}
+	}
+	var nd net.Dialer
+	nc, err := nd.DialContext(ctx, "tcp4", to)
+	if err != nil {
+		return nil, addr, &DialError{Kind: "dial_refused", Err: err}
+	}
+	return nc, addr, nil
+}
+
+func (d *dialer) dials() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.dialled)
+}
+
+// flowTable holds flows up to a limit and can re-judge them.
+type flowTable struct {
+	mu    sync.Mutex
+	live  map[string]Flow
+	limit int
+}
+
+var errFull = errors.New("too many flows")
+
+func (f *flowTable) Add(flow Flow) (func(), error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.limit > 0 && flow.Parent == "" && len(f.live) >= f.limit {
+		return nil, errFull
+	}
+	f.live[flow.ID] = flow
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.live, flow.ID)
+		})
+	}, nil
+}
+
+// rejudge kills what the snapshot no longer allows.
+func (f *flowTable) rejudge(s *policies.Snapshot) {
+	f.mu.Lock()
+	var gone []Flow
+	for _, flow := range f.live {
+		if r := flow.Request; !flow.Local && !s.Evaluate(&r).Allowed() {
+			gone = append(gone, flow)
+		}
+	}
+	f.mu.Unlock()
+	for _, flow := range gone {
+		flow.Kill(policies.ReasonRevoked)
+	}
+}
+
+func (f *flowTable) check(t testing.TB) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, flow := range f.live {
+		t.Errorf("a flow was never removed: %+v", flow.Request)
+	}
+}
+
+// tighten changes the policy as the edge does: the new snapshot first, then the live flows.
+func (w *world) tighten(rules string) {
+	w.t.Helper()
+	w.policies.set(w.t, rules)
+	s, _, _ := w.policies.Snapshot(egress.Binding{})
+	w.flows.rejudge(s)
+}
+
+// An authority signs leaves: the org's for opened connections, the real one for upstreams.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+
+	mu     sync.Mutex
+	leaves map[string]*tls.Certificate
+	err    error
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert: cert, key: key, leaves: make(map[string]*tls.Certificate)}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+func (a *authority) Leaf(_ context.Context, org, host string) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return nil, a.err
+	}
+	if leaf, ok := a.leaves[host]; ok {
+		return leaf, nil
+	}
+	leaf, err := a.sign(host)
+	a.leaves[host] = leaf
+	return leaf, err
+}
+
+func (a *authority) leaf(t testing.TB, host string) *tls.Certificate {
+	t.Helper()
+	leaf, err := a.sign(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf
+}
+
+func (a *authority) sign(host string) (*tls.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: []string{host},
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// injector sets one header on one host; err fails it.
+type injector struct {
+	host, value string
+	err         error
+}
+
+func (i *injector) Granted(_ egress.Binding, host string, port uint16) bool {
+	return host == i.host && port == 443
+}
+
+func (i *injector) Apply(_ context.Context, _ egress.Binding, _ string, _ uint16, r *http.Request) ([]decisions.Use, error) {
+	if i.err != nil {
+		return nil, i.err
+	}
+	if !strings.HasPrefix(r.URL.RequestURI(), "/v1/") {
+		return nil, nil
+	}
+	r.Header.Set("Authorization", i.value)
+	return []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}, nil
+}

@@ -1,0 +1,37 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"portreeve.dev/egress"
+	"portreeve.dev/egress/decisions"
+	"portreeve.dev/gateway/feed"
+	"portreeve.dev/secrets"
+)
+
+// injector puts the secrets of the newest policy into requests; without a fresh one there are none, and every host counts as
+// granted, so that nothing passes as it came.
+type injector struct{ holder *feed.Holder }
+
+func (i injector) Granted(b egress.Binding, host string, _ uint16) bool {
+	held, _, err := i.holder.Injector(b)
+	return err != nil || held.Granted(host)
+}
+
+func (i injector) Apply(_ context.Context, b egress.Binding, host string, port uint16, r *http.Request) ([]decisions.Use, error) {
+	held, policy, err := i.holder.Injector(b)
+	if err != nil {
+		return nil, fmt.Errorf("secrets for %q: %w", b.Sandbox, err)
+	}
+	done, err := held.Apply(secrets.Request{Host: host, Port: port, Policy: policy, Path: r.URL.EscapedPath()}, r)
+	if err != nil {
+		return nil, err
+	}
+	var uses []decisions.Use
+	for _, u := range done.Uses {
+		uses = append(uses, decisions.Use{Secret: u.Secret, Version: u.Version, Place: u.Place})
+	}
+	return uses, nil
+}

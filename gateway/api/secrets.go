@@ -1,0 +1,248 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"portreeve.dev/gateway/audit"
+	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/secrets"
+	"portreeve.dev/secrets/seal"
+	"portreeve.dev/sso"
+)
+
+// maxGrants is how many places one secret may go to.
+const maxGrants = 100
+
+var secretName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
+
+// A secretView never holds the value: there is no way to read one back.
+type secretView struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Scope     string          `json:"scope"`
+	Version   int64           `json:"version" doc:"Grows with each new value."`
+	Grants    []secrets.Grant `json:"grants" nullable:"false"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+}
+
+func viewSecret(s store.Secret) secretView {
+	return secretView{s.ID, s.Name, s.Scope, s.Version, s.Grants, s.CreatedAt, s.UpdatedAt}
+}
+
+type secretListOut struct {
+	Body struct {
+		Secrets []secretView `json:"secrets" nullable:"false"`
+	}
+}
+
+type secretOut struct {
+	Body struct {
+		Secret secretView `json:"secret"`
+	}
+}
+
+type secretCreateIn struct {
+	Body struct {
+		Name  string `json:"name" maxLength:"64" doc:"A letter, then letters, digits, dots, dashes and underscores."`
+		Value string `json:"value" doc:"1 byte to 8 KiB of visible ASCII. It can't be read back."`
+		Scope string `json:"scope,omitempty" enum:"sandbox" doc:"Default sandbox."`
+	}
+}
+
+type secretPutIn struct {
+	Name string `path:"name"`
+	Body struct {
+		Value string `json:"value"`
+	}
+}
+
+type secretNameIn struct {
+	Name string `path:"name"`
+}
+
+type grantsIn struct {
+	Name string `path:"name"`
+	Body struct {
+		Grants []secrets.Grant `json:"grants" nullable:"false"`
+	}
+}
+
+type injectIn struct {
+	ID   string `path:"id"`
+	Body struct {
+		Secrets []string `json:"secrets,omitempty"`
+		All     bool     `json:"all,omitempty"`
+		EnvVars bool     `json:"as_env_vars,omitempty"`
+	}
+}
+
+type injectOut struct {
+	Body struct {
+		Injected []string `json:"injected" nullable:"false" doc:"Always empty: no value enters a sandbox. Say where a secret may go by its grants."`
+	}
+}
+
+func (s *Server) secretRoutes() {
+	tags := []string{"secrets"}
+	route(s, sso.ScopeRead, huma.Operation{OperationID: "list-secrets", Method: http.MethodGet, Path: "/secrets", Summary: "List secrets, without values", Tags: tags}, s.listSecrets)
+	route(s, sso.ScopeAdmin, huma.Operation{OperationID: "create-secret", Method: http.MethodPost, Path: "/secrets", Summary: "Keep a secret",
+		DefaultStatus: http.StatusCreated, Tags: tags}, s.createSecret)
+	route(s, sso.ScopeAdmin, huma.Operation{OperationID: "put-secret", Method: http.MethodPut, Path: "/secrets/{name}", Summary: "Replace a secret's value", Tags: tags}, s.putSecret)
+	route(s, sso.ScopeAdmin, huma.Operation{OperationID: "delete-secret", Method: http.MethodDelete, Path: "/secrets/{name}", Summary: "Delete a secret and its grants", Tags: tags}, s.deleteSecret)
+	route(s, sso.ScopeRead, huma.Operation{OperationID: "get-grants", Method: http.MethodGet, Path: "/secrets/{name}/grants", Summary: "Where a secret may go", Tags: tags}, s.getGrants)
+	route(s, sso.ScopeGrants, huma.Operation{OperationID: "put-grants", Method: http.MethodPut, Path: "/secrets/{name}/grants", Summary: "Say where a secret may go", Tags: tags}, s.putGrants)
+	route(s, sso.ScopeWrite, huma.Operation{OperationID: "inject-secrets", Method: http.MethodPost, Path: "/sandbox/{id}/secrets/inject",
+		Summary: "Accepted for known clients; sets nothing", Tags: tags}, s.injectSecrets)
+}
+
+func (s *Server) listSecrets(ctx context.Context, c *caller, _ *struct{}) (*secretListOut, error) {
+	all, err := s.Store.Secrets(ctx, c.org())
+	if err != nil {
+		return nil, err
+	}
+	out := &secretListOut{}
+	out.Body.Secrets = []secretView{}
+	for _, one := range all {
+		out.Body.Secrets = append(out.Body.Secrets, viewSecret(one))
+	}
+	return out, nil
+}
+
+func (s *Server) createSecret(ctx context.Context, c *caller, in *secretCreateIn) (*secretOut, error) {
+	if !secretName.MatchString(in.Body.Name) {
+		return nil, invalid("body.name", "a name is a letter, then up to 63 letters, digits, dots, dashes and underscores")
+	}
+	id := store.NewID("sec")
+	sealed, err := s.sealValue(c.org(), id, 1, in.Body.Value)
+	if err != nil {
+		return nil, err
+	}
+	made := store.Secret{ID: id, Name: in.Body.Name, Scope: "sandbox", Sealed: sealed}
+	return s.changeSecret(ctx, c, audit.SecretCreate, func(tx *store.Tx) (store.Secret, error) {
+		made, err := tx.CreateSecret(ctx, made)
+		if errors.Is(err, store.ErrConflict) {
+			return made, problem(http.StatusConflict, "secret_exists", "there is a secret of that name; PUT /secrets/{name} replaces its value")
+		}
+		return made, err
+	})
+}
+
+// sealValue checks a value and seals it. No error holds it.
+func (s *Server) sealValue(org, id string, version int64, text string) ([]byte, error) {
+	value, err := secrets.NewValue([]byte(text))
+	if err != nil {
+		return nil, invalid("body.value", err.Error())
+	}
+	return s.Keyring.Seal(seal.Record{Kind: "secret", Org: org, Name: id, Version: version}, value.Reveal())
+}
+
+func (s *Server) putSecret(ctx context.Context, c *caller, in *secretPutIn) (*secretOut, error) {
+	now, err := s.Store.Secret(ctx, c.org(), in.Name)
+	if err != nil {
+		return nil, err
+	}
+	next := now.Version + 1
+	sealed, err := s.sealValue(c.org(), now.ID, next, in.Body.Value)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeSecret(ctx, c, audit.SecretUpdate, func(tx *store.Tx) (store.Secret, error) {
+		if err := tx.SetSecretValue(ctx, in.Name, next, sealed); err != nil {
+			return now, err
+		}
+		return tx.Secret(ctx, tx.Org(), in.Name)
+	})
+}
+
+func (s *Server) deleteSecret(ctx context.Context, c *caller, in *secretNameIn) (*success, error) {
+	_, err := s.changeSecret(ctx, c, audit.SecretDelete, func(tx *store.Tx) (store.Secret, error) {
+		gone, err := tx.Secret(ctx, tx.Org(), in.Name)
+		if err != nil {
+			return gone, err
+		}
+		return gone, tx.DeleteSecret(ctx, in.Name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return succeeded(), nil
+}
+
+func (s *Server) getGrants(ctx context.Context, c *caller, in *secretNameIn) (*secretOut, error) {
+	now, err := s.Store.Secret(ctx, c.org(), in.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &secretOut{}
+	out.Body.Secret = viewSecret(now)
+	return out, nil
+}
+
+func (s *Server) putGrants(ctx context.Context, c *caller, in *grantsIn) (*secretOut, error) {
+	if len(in.Body.Grants) > maxGrants {
+		return nil, invalid("body.grants", fmt.Sprintf("a secret has at most %d grants", maxGrants))
+	}
+	for i := range in.Body.Grants {
+		var wrong *secrets.FieldError
+		if err := in.Body.Grants[i].Complete(); errors.As(err, &wrong) {
+			return nil, invalid(fmt.Sprintf("body.grants[%d].%s", i, wrong.Field), wrong.Message)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return s.changeSecret(ctx, c, audit.SecretGrant, func(tx *store.Tx) (store.Secret, error) {
+		for i, g := range in.Body.Grants {
+			if err := notPassed(ctx, tx, fmt.Sprintf("body.grants[%d].host", i), g, s.Now()); err != nil {
+				return store.Secret{}, err
+			}
+		}
+		if err := tx.SetGrants(ctx, in.Name, in.Body.Grants); err != nil {
+			return store.Secret{}, err
+		}
+		return tx.Secret(ctx, tx.Org(), in.Name)
+	})
+}
+
+// changeSecret runs one change with its audit entry and tells the edges.
+func (s *Server) changeSecret(ctx context.Context, c *caller, action audit.Action, change func(*store.Tx) (store.Secret, error)) (*secretOut, error) {
+	var done store.Secret
+	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
+		if done, err = change(tx); err != nil {
+			return err
+		}
+		tx.Bump()
+		return tx.Record(ctx, action, done.ID, map[string]string{"name": done.Name})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Feed.Publish(ctx, revision)
+	out := &secretOut{}
+	out.Body.Secret = viewSecret(done)
+	return out, nil
+}
+
+// injectSecrets answers known clients. Values enter no sandbox, so none is set.
+func (s *Server) injectSecrets(ctx context.Context, c *caller, in *injectIn) (*injectOut, error) {
+	if _, err := s.Store.Sandbox(ctx, c.org(), in.ID); err != nil {
+		return nil, err
+	}
+	for i, name := range in.Body.Secrets {
+		if _, err := s.Store.Secret(ctx, c.org(), name); errors.Is(err, store.ErrNotFound) {
+			return nil, invalid(fmt.Sprintf("body.secrets[%d]", i), "there is no secret of that name")
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	out := &injectOut{}
+	out.Body.Injected = []string{}
+	return out, nil
+}

@@ -1,0 +1,68 @@
+package nodes
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"portreeve.dev/nodes/images"
+	"portreeve.dev/nodes/runsc"
+)
+
+// Names of the two files below runsc.TrustDir. They are written once, before the sandbox starts, and never replaced: a program
+// may hold them open, and a restore needs them where they were.
+const (
+	trustRoot   = "ca.pem"     // the org's own root
+	trustBundle = "bundle.pem" // the image's roots and the org's
+)
+
+// imageRoots is where Debian's and Alpine's images keep the roots that their programs trust.
+const imageRoots = "etc/ssl/certs/ca-certificates.crt"
+
+// writeTrust writes both files into dir.
+func writeTrust(dir string, img images.Image, root []byte) error {
+	own, err := readImageRoots(img.Rootfs)
+	if err != nil {
+		return err
+	}
+	bundle := bytes.Join([][]byte{own, root}, []byte("\n"))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, trustRoot), root, 0o644),
+		os.WriteFile(filepath.Join(dir, trustBundle), bundle, 0o644),
+	)
+}
+
+// readImageRoots reads the roots out of an image, whose links can't lead out of it. An image may have none.
+func readImageRoots(rootfs string) ([]byte, error) {
+	root, err := os.OpenRoot(rootfs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the runtime will say so
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	own, err := root.ReadFile(imageRoots)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return own, err
+}
+
+// trustEnv makes the programs that have a variable for it use the two files. Those that replace their roots get the bundle,
+// Node adds. What the sandbox's maker set stays.
+func trustEnv(env map[string]string) map[string]string {
+	bundle := filepath.Join(runsc.TrustDir, trustBundle)
+	all := map[string]string{"NODE_EXTRA_CA_CERTS": filepath.Join(runsc.TrustDir, trustRoot)}
+	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"} {
+		all[name] = bundle
+	}
+	maps.Copy(all, env)
+	return all
+}
