@@ -25,7 +25,7 @@ build: commands bin/runsc bin/tiny.tar ## make bin/portreeve and its companions,
 
 commands:
 	@mkdir -p bin
-	$(GO) build -trimpath -o bin/ $(addprefix ./cmd/,$(COMMANDS))
+	$(GO) build -trimpath -ldflags='-X portreeve.dev/gateway/release.number=$(VERSION)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
 
 # The pinned gVisor, from its Go module: four to five minutes the first time, seconds with a warm build cache.
 bin/runsc: nodes/runsc/gvisor/go.mod nodes/runsc/gvisor/go.sum

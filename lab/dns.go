@@ -55,6 +55,7 @@ func startDNS(ns *Namespace) (*DNS, error) {
 		"api.test":    At(apiAddr),
 		"*.wild.test": At(wildAddr),
 		"tcp.test":    At(tcpAddr),
+		"public.test": At(publicAddr),
 		"evil.test":   At(evilAddr, evilAddr6),
 
 		"wrongname.test":  At(badCertAddr), // its certificate is another host's

@@ -34,6 +34,7 @@ type Info struct {
 	Runsc        string         `json:"runsc"`
 	RunscRoot    string         `json:"runsc_root"`
 	State        string         `json:"state"`
+	SetupToken   string         `json:"setup_token"`
 }
 
 // A Product is one run of "portreeve dev" in the lab's gateway namespace.

@@ -33,6 +33,19 @@ func startTCP(ns *Namespace) (*TCP, error) {
 	return t, nil
 }
 
+// Connections is how many are open now.
+func (t *TCP) Connections() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for c := range t.open {
+		if _, ok := c.(net.Conn); ok {
+			n++
+		}
+	}
+	return n
+}
+
 func echo(c net.Conn) { io.Copy(c, c) }
 
 // A group is listeners, packet sockets and the connections that came of them, ended together.

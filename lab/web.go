@@ -58,6 +58,7 @@ func startWeb(ns *Namespace, ca *CA) (*Web, error) {
 		{goodAddr, ok("good.test", "example.com")},
 		{apiAddr, ok("api.test")},
 		{wildAddr, ok("*.wild.test")},
+		{publicAddr, ok("public.test")},
 		{badCertAddr, badCerts(ca)},
 	} {
 		config, err := s.tls()

@@ -15,6 +15,7 @@ var (
 	ErrNotReady = errors.New("the sandbox is being made or removed")
 	ErrClosed   = errors.New("the node is closed")
 	ErrExpired  = errors.New("the deadline has passed")
+	ErrLeft     = errors.New("not everything of an earlier run could be removed")
 )
 
 // A Spec says what sandbox to make.

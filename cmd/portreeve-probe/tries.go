@@ -111,9 +111,13 @@ func udp(network, host string, port int) attempt {
 		if _, err := c.Write(make([]byte, 1200)); err != nil {
 			return kind(err), false
 		}
-		n, err := c.Read(make([]byte, 1500))
-		if err != nil {
+		answer := make([]byte, 1500)
+		n, err := c.Read(answer)
+		switch {
+		case err != nil:
 			return kind(err), false
+		case port == 53: // Portreeve's resolver has a word for a message that is none
+			return readAnswer(answer[:n])
 		}
 		return fmt.Sprintf("answered with %d bytes", n), true
 	}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"portreeve.dev/gateway/client"
 	"portreeve.dev/gateway/config"
+	"portreeve.dev/gateway/release"
 	"portreeve.dev/gateway/supervisor"
 )
 
@@ -51,7 +51,7 @@ func (a *app) runDev(ctx context.Context, f devFlags, ownInfo bool) error {
 		return err
 	}
 	var screen sync.Once
-	a.say("portreeve %s is starting ...", version())
+	a.say("portreeve %s is starting ...", release.Version())
 	s, err := supervisor.New(supervisor.Config{
 		StateDir: state, HTTP: f.http, HTTPS: f.https, Settings: settings, BinDir: bin, Purge: true,
 		Log: slog.New(slog.NewTextHandler(a.err, nil)),
@@ -91,24 +91,4 @@ func writeInfo(path string, status supervisor.Status) error {
 		return err
 	}
 	return os.Rename(f.Name(), path)
-}
-
-func (a *app) screen(s supervisor.Status) {
-	fmt.Fprintf(a.out, `
-portreeve %s   (development: sandboxes end with this run; state in %s)
-
-  API      %s
-           key in %s (mode 0600)
-  Tunnels  https://%s
-  Checks   ok  edge netns %s has no uplink
-           ok  edge and inward run without rights, in their cages
-
-  Try      portreeve run -- wget -qO- http://example.com    # refused: see why
-           portreeve decisions                              # what was decided
-           portreeve allow example.com --for 1h             # shows what it would have allowed, then applies
-           portreeve shell                                  # a terminal in a sandbox
-           portreeve probe                                  # tries every way out
-
-Ctrl-C stops everything.
-`, version(), s.State, s.APIURL, a.infoFile, s.HTTPSAddr, s.EdgeNetns)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"portreeve.dev/gateway/client"
 )
 
 func (a *app) policy() *cobra.Command {
@@ -183,12 +185,18 @@ func (a *app) allow() *cobra.Command {
 			}
 			body := map[string]any{"host": args[0], "for": lifetime.String(), "dry_run": true}
 			var preview struct {
-				Decisions []json.RawMessage `json:"decisions"`
+				Would struct {
+					Count     int               `json:"count"`
+					Decisions []client.Decision `json:"decisions"` // the newest of them
+				} `json:"would_have_allowed"`
 			}
 			if err := api.Do(c.Context(), http.MethodPost, "/allow", body, &preview); err != nil {
 				return err
 			}
-			a.say("portreeve: this would have allowed %d of the recorded denials", len(preview.Decisions))
+			a.say("portreeve: this would have allowed %d of the recorded denials", preview.Would.Count)
+			for _, d := range preview.Would.Decisions {
+				a.say("  %s", strings.Join(row(d), "  "))
+			}
 			if dry {
 				return nil
 			}

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"portreeve.dev/gateway/client"
+	"portreeve.dev/gateway/release"
 )
 
 // defaultState is where a machine keeps its sandboxes unless it is told otherwise.
@@ -71,7 +71,7 @@ func (a *app) root() *cobra.Command {
 		Use:           "portreeve",
 		Short:         "One door for code you do not trust",
 		SilenceErrors: true, SilenceUsage: true,
-		Version:           version(),
+		Version:           release.Version(),
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkOutput() },
 	}
 	root.SetOut(a.out)
@@ -80,7 +80,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.infoFile, "info", filepath.Join(defaultState, "info.json"), "file that says how to reach portreeve")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
 	group(root)
-	root.AddCommand(a.dev(), a.runCommand(), a.shell(), a.allow(), a.explain(), a.decisions(), a.policy(), a.sandbox(), a.probe())
+	root.AddCommand(a.dev(), a.runCommand(), a.shell(), a.allow(), a.explain(), a.decisions(), a.policy(), a.sandbox(), a.probe(), a.secret(), a.grantCommand(), a.audit())
 	root.AddCommand(roles()...)
 	return root
 }
@@ -128,13 +128,6 @@ func group(c *cobra.Command) {
 		return &usageError{c.CommandPath(), errors.New(text)}
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
 }
 
 // programDir is where this program and its companions are.

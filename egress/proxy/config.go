@@ -76,7 +76,10 @@ type Dialer interface {
 }
 
 // A RefusedError is a denial by the floor, or by a rule on the address that a name has.
-type RefusedError struct{ Verdict policies.Verdict }
+type RefusedError struct {
+	Verdict policies.Verdict
+	Addr    netip.Addr // what was refused; invalid if a name was
+}
 
 func (e *RefusedError) Error() string { return "dialing: refused: " + e.Verdict.Reason.String() }
 

@@ -202,9 +202,12 @@ func TestDenyRuleOnAddressHoldsUnderEveryName(t *testing.T) {
 	if got := exchangeRaw(t, w.connect("raw.test", 9000), ""); got != "" {
 		t.Errorf("got %q", got)
 	}
-	d := w.decisions(2, true)[1]
-	if end := w.recorder.closed[d.ID]; end.Error != "rule_denied" {
+	all := w.decisions(3, true) // the name is allowed, then its address is denied
+	if end := w.recorder.closed[all[1].ID]; end.Error != "rule_denied" {
 		t.Errorf("end %+v", end)
+	}
+	if d := all[2]; d.Verdict != "deny" || d.Reason != "rule_denied" || d.Rule != "not" || d.Addr != "203.0.113.66" {
+		t.Errorf("denied as %+v", d)
 	}
 }
 

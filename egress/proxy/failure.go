@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 
+	"portreeve.dev/egress/decisions"
 	"portreeve.dev/egress/proxy/httphead"
 	"portreeve.dev/policies"
 )
@@ -55,6 +56,23 @@ func isTLSError(err error) bool {
 	var alert *net.OpError // crypto/tls has no type for alerts
 	return errors.As(err, &certificate) || errors.As(err, &record) ||
 		errors.As(err, &alert) && (alert.Op == "remote error" || alert.Op == "local error")
+}
+
+// refusedLater writes down that the dialer refused what the policy allowed: a verdict of its own, on what the name led to.
+func (c *connection) refusedLater(err error, d *decisions.Decision, j judgement) (judgement, *decisions.Decision) {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return j, d
+	}
+	j.v = refused.Verdict
+	denied := c.decision(d.Layer, d.Level, j)
+	if refused.Addr.IsValid() {
+		denied.Addr = refused.Addr.String()
+	}
+	if c.record(denied) != nil {
+		return j, d // refused it is in any case, and the end of the allowed one says so too
+	}
+	return j, denied
 }
 
 // A failed says how a failure of the upstream is answered.

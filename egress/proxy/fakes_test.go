@@ -263,7 +263,7 @@ func (d *dialer) Dial(ctx context.Context, t Target) (net.Conn, netip.Addr, erro
 		return nil, addr, err
 	}
 	if v := t.Address(addr); !v.Allowed() {
-		return nil, addr, &RefusedError{Verdict: v}
+		return nil, addr, &RefusedError{Verdict: v, Addr: addr}
 	}
 	if !ok {
 		return nil, netip.Addr{}, &DialError{Kind: "resolve_nxdomain", Resolving: true}

@@ -102,6 +102,7 @@ func (x *exchange) fail(err error, j judgement, d *decisions.Decision, end *Clos
 		panic(http.ErrAbortHandler)
 	}
 	x.p.cfg.Log.Debug("forwarding a request", "err", err, "sandbox", x.c.binding.Sandbox)
+	j, d = x.c.refusedLater(err, d, j)
 	x.answer(j, answerTo(x.ctx, err, end.Error), d.ID)
 }
 

@@ -207,8 +207,16 @@ func TestFailuresAreToldApart(t *testing.T) {
 				if got := getStatus(w, target); got != tt.want {
 					t.Errorf("got %q", got)
 				}
-				if d, end := w.decided(); end.Error != tt.kind || d.Verdict != "allow" || end.Status != 0 {
+				want := 1
+				if tt.err == error(refusedByFloor) {
+					want = 2 // the floor's verdict is one of its own
+				}
+				all := w.decisions(want, true)
+				if end := w.recorder.closed[all[0].ID]; end.Error != tt.kind || all[0].Verdict != "allow" || end.Status != 0 {
 					t.Errorf("end %+v", end)
+				}
+				if d := all[len(all)-1]; want == 2 && (d.Verdict != "deny" || d.Reason != tt.kind || d.RuleLayer != "floor") {
+					t.Errorf("refused as %+v", d)
 				}
 			})
 		}

@@ -52,6 +52,7 @@ func (c *connection) relay(level string, j judgement, hello []byte) {
 	end := Closing{Addr: addr}
 	if err != nil {
 		end.Error, end.Duration = c.failure(err), time.Since(begun)
+		c.refusedLater(err, d, j)
 		c.complete(d, end)
 		c.answerFailure(err, hello != nil)
 		return

@@ -20,7 +20,7 @@
 //   - ER-6: queries, distinct names and their bytes are bounded per sandbox (TestQueryBudget, TestNameBudget).
 //   - ER-7: the answer comes from the address that was asked (TestAnswerComesFromAskedAddress).
 //   - ER-8: the floor's names are denied before the policy is asked (TestFloorNameDenied).
-//   - ER-9: the copy of an entry is handed out before its address is (TestEntryIsHandedOutFirst).
+//   - ER-9: the copy of an entry is handed out before its address is, or the address is not (TestEntryIsHandedOutFirst).
 //
 // # Not here
 //
@@ -30,5 +30,5 @@
 //
 // # Failure
 //
-// No snapshot, a full table or a recorder that fails: SERVFAIL. A policy that denies: NXDOMAIN. Both at once, never silence.
+// No snapshot, a full table, a recorder or an OnAdd that fails: SERVFAIL. A policy that denies: NXDOMAIN. Both at once, never silence.
 package resolver

@@ -2,6 +2,7 @@ package resolver
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
@@ -31,9 +32,12 @@ func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw stri
 	o := outcome{verdict: v}
 	if v.Allowed() {
 		o.addr, err = s.cfg.Names.AddressWithin(b.Sandbox, b.Incarnation, host, s.cfg.DistinctNames, s.cfg.NameBytes)
-		if err != nil {
+		if errors.Is(err, ErrNamesFull) {
 			o.verdict = policies.Denied(policies.ReasonBudget)
 			host = "" // one line about the budget, not one per name
+		} else if err != nil {
+			o.verdict = policies.Denied(policies.ReasonRecordFailed)
+			s.complain.Do(func() { s.cfg.Log.Warn("name not answered", "sandbox", b.Sandbox, "err", err) })
 		}
 	}
 	return s.record(ctx, b, x, o, subject{host: host, revision: revision})

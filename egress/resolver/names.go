@@ -29,9 +29,10 @@ type NamesConfig struct {
 	Range      netip.Prefix // default 198.18.0.0/15; outside of any address that a sandbox could mean otherwise
 	PerSandbox int          // names of one incarnation; default 16384
 
-	// OnAdd is called with each new entry, in order per sandbox, before anybody sees its address. It must not block and not
-	// call back: other queries of the sandbox wait for it.
-	OnAdd func(Entry)
+	// OnAdd is called with each new entry, in order per sandbox, before anybody sees its address. When it fails there is no
+	// such entry: an address that nobody else remembers could come to stand for another name after a restart. It must not block
+	// and not call back: other queries of the sandbox wait for it.
+	OnAdd func(Entry) error
 }
 
 // Names is the table of synthetic addresses. It is safe for concurrent use.
@@ -132,10 +133,12 @@ func (n *Names) AddressWithin(sandbox string, incarnation uint64, name string, n
 	if full || !n.assignable(addr) {
 		return netip.Addr{}, fmt.Errorf("%d names of %q: %w", len(t.byName), sandbox, ErrNamesFull)
 	}
-	t.put(name, addr)
 	if n.cfg.OnAdd != nil {
-		n.cfg.OnAdd(Entry{Sandbox: sandbox, Incarnation: incarnation, Name: name, Addr: addr})
+		if err := n.cfg.OnAdd(Entry{Sandbox: sandbox, Incarnation: incarnation, Name: name, Addr: addr}); err != nil {
+			return netip.Addr{}, fmt.Errorf("handing on the name %q of %q: %w", name, sandbox, err)
+		}
 	}
+	t.put(name, addr)
 	return addr, nil
 }
 

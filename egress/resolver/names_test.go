@@ -88,7 +88,17 @@ func TestFullTableEvictsNothing(t *testing.T) {
 func TestEntryIsHandedOutFirst(t *testing.T) {
 	var handed []resolver.Entry
 	var n *resolver.Names
-	w := newWorld(t, resolver.Config{}, resolver.NamesConfig{OnAdd: func(e resolver.Entry) { handed = append(handed, e) }})
+	var away error
+	w := newWorld(t, resolver.Config{}, resolver.NamesConfig{OnAdd: func(e resolver.Entry) error {
+		if away != nil {
+			return away
+		}
+		if _, known := n.Known(e.Sandbox, e.Incarnation, e.Name); known {
+			t.Errorf("%v was there before it was handed out", e)
+		}
+		handed = append(handed, e)
+		return nil
+	}})
 	n = w.names
 	r := new(dns.Msg)
 	if err := r.Unpack(w.server.MessageForTest(boxA, pack(t, question("good.test.", dns.TypeA)), true)); err != nil {
@@ -102,6 +112,21 @@ func TestEntryIsHandedOutFirst(t *testing.T) {
 	if len(handed) != 1 {
 		t.Errorf("handed out %v", handed)
 	}
+	// Nobody to take the next one: there is no address, for the old name there still is.
+	away = errors.New("away")
+	for name, want := range map[string]int{"fine.test.": dns.RcodeServerFailure, "good.test.": dns.RcodeSuccess} {
+		if err := r.Unpack(w.server.MessageForTest(boxA, pack(t, question(name, dns.TypeA)), true)); err != nil || r.Rcode != want {
+			t.Errorf("%s with nobody to take entries: %v %v", name, r, err)
+		}
+	}
+	if addr, known := n.Known(boxA.Sandbox, boxA.Incarnation, "fine.test"); known {
+		t.Errorf("it has the address %v all the same", addr)
+	}
+	away = nil
+	w.server.MessageForTest(boxA, pack(t, question("fine.test.", dns.TypeA)), true)
+	if len(handed) != 2 {
+		t.Errorf("handed out %v", handed)
+	}
 }
 
 func TestImportContinuesTheTable(t *testing.T) {
@@ -111,10 +136,11 @@ func TestImportContinuesTheTable(t *testing.T) {
 		old.Address("sbx_b", 4, fmt.Sprintf("m%d.test", i))
 	}
 	entries := old.Export()
-	restarted := newNames(t, resolver.NamesConfig{OnAdd: func(e resolver.Entry) {
+	restarted := newNames(t, resolver.NamesConfig{OnAdd: func(e resolver.Entry) error {
 		if e.Name != "fresh.test" {
 			t.Errorf("an imported entry was handed out: %v", e)
 		}
+		return nil
 	}})
 	for range 2 { // the second time changes nothing
 		if err := restarted.Import(entries); err != nil {

@@ -22,6 +22,7 @@ type Config struct {
 	Keyring   *seal.Keyring   // seals the values of secrets
 	Floor     *policies.Floor // what check judges addresses by: the edges' own
 
+	Tunnels    Tunnels
 	SetupToken sso.Secret    // registers one org; zero: nobody can register
 	Version    string        // of the program, for the OpenAPI document
 	Template   func() string // for a create that names none; default "base". It may say "tiny" until base is built.

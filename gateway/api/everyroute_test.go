@@ -91,13 +91,15 @@ func (o operation) at(value string) string {
 func TestEveryRouteNeedsAKey(t *testing.T) {
 	w := apitest.New(t)
 	c := w.Org("one")
+	made := c.Do("POST", "/api-keys", object{"name": "x", "scopes": []string{"read", "write", "admin", "grants"}}).Want(201)
+	c.Do("DELETE", "/api-keys/"+made.String("api_key.id"), nil).Want(200)
 	base := strings.TrimSuffix(w.URL, "/v1")
 	for _, o := range operations(t, w) {
 		if o.path == "/register" {
 			continue
 		}
 		for _, prefix := range []string{w.URL, base} {
-			for name, key := range map[string]string{"no key": "", "a made-up key": "prk_x", "a key cut short": c.Key[:len(c.Key)-1], "a JWT": "eyJh.eyJz.x"} {
+			for name, key := range map[string]string{"no key": "", "a made-up key": "prk_x", "a key cut short": c.Key[:len(c.Key)-1], "a JWT": "eyJh.eyJz.x", "a revoked key": made.String("key")} {
 				a := w.Send(o.method, prefix+o.at("x"), key, []byte(`{}`), nil)
 				if a.Status != 401 {
 					t.Errorf("%s %s with %s: %d", o.method, o.path, name, a.Status)

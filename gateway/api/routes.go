@@ -21,6 +21,7 @@ func (s *Server) routes() {
 	s.allowRoutes()
 	s.auditRoutes()
 	s.secretRoutes()
+	s.tunnelRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

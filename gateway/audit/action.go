@@ -35,13 +35,16 @@ const (
 	SecretGrant      Action = "secret.grant"
 	SecretInject     Action = "secret.inject"
 	AuthorityCreate  Action = "authority.create"
+	TunnelCreate     Action = "tunnel.create"
+	TunnelDelete     Action = "tunnel.delete"
 )
 
 // Actions lists every code.
 func Actions() []Action {
 	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
-		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate}
+		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
+		TunnelCreate, TunnelDelete}
 }
 
 // Known reports whether a is one of Actions.

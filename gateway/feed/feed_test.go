@@ -163,10 +163,10 @@ func TestUnreadableStateIsRefusedWhole(t *testing.T) {
 func TestPublisherFeedsEachNewLink(t *testing.T) {
 	revision := make(chan uint64, 1)
 	revision <- 1
-	p := &Publisher{Edge: new(link.Peer), Log: slog.New(slog.DiscardHandler), Load: func(context.Context) (State, error) {
+	p := &Publisher{Peer: new(link.Peer), Method: Policies, Log: slog.New(slog.DiscardHandler), Load: func(context.Context) (any, uint64, error) {
 		r := <-revision
 		revision <- r
-		return state(r), nil
+		return state(r), r, nil
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -207,7 +207,7 @@ func edge(t *testing.T, p *Publisher) *Holder {
 	server, caller := link.NewConn(a, mux, link.Limits{}), link.NewConn(b, nil, link.Limits{})
 	go server.Run(t.Context())
 	go caller.Run(t.Context())
-	p.Edge.Set(caller)
+	p.Peer.Set(caller)
 	return h
 }
 

@@ -70,10 +70,10 @@ func bootClock() time.Duration {
 
 // Register lets the peer behind mux, which must be control, feed h.
 func (h *Holder) Register(mux *link.Mux) {
-	link.Handle(mux, "policies", func(_ context.Context, s State) (Applied, error) {
+	link.Handle(mux, Policies, func(_ context.Context, s State) (Applied, error) {
 		return Applied{s.Revision}, h.Apply(s)
 	})
-	link.Handle(mux, "heartbeat", func(_ context.Context, b Heartbeat) (struct{}, error) {
+	link.Handle(mux, Beats, func(_ context.Context, b Heartbeat) (struct{}, error) {
 		h.Heartbeat(b.Revision)
 		return struct{}{}, nil
 	})

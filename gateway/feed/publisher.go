@@ -10,17 +10,19 @@ import (
 	"portreeve.dev/gateway/link"
 )
 
-// A Publisher is control's end of the feed: it sends the state at each change, and a heartbeat in between.
+// A Publisher is control's end of a feed: it sends the state at each change, and a heartbeat in between.
 type Publisher struct {
-	Edge *link.Peer                               // where the edge is
-	Load func(ctx context.Context) (State, error) // reads the state as it is committed
+	Peer   *link.Peer // who is fed
+	Method string     // what the peer takes the state by: Policies or Routes
+	// Load reads the state as it is committed, and its revision.
+	Load func(ctx context.Context) (state any, revision uint64, err error)
 	Log  *slog.Logger
 
 	once sync.Once
 	kick chan struct{}
 
 	mu      sync.Mutex
-	applied uint64        // highest revision that the edge acknowledged
+	applied uint64        // highest revision that the peer acknowledged
 	changed chan struct{} // closed at the next change of applied
 }
 
@@ -37,16 +39,16 @@ func (p *Publisher) Publish() {
 	}
 }
 
-// Run feeds the edge until ctx ends. Each new link gets the whole state.
+// Run feeds the peer until ctx ends. Each new link gets the whole state.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.init()
 	for ctx.Err() == nil {
-		conn, err := p.Edge.Wait(ctx)
+		conn, err := p.Peer.Wait(ctx)
 		if err != nil {
 			return err
 		}
 		if err := p.serve(ctx, conn); err != nil && ctx.Err() == nil {
-			p.Log.Warn("feeding the edge ended", "err", err)
+			p.Log.Warn("feeding ended", "feed", p.Method, "err", err)
 			p.pause(ctx)
 		}
 	}
@@ -65,7 +67,7 @@ func (p *Publisher) serve(ctx context.Context, conn *link.Conn) error {
 		case <-p.kick:
 			revision, err = p.push(ctx, conn)
 		case <-beat.C:
-			err = conn.Notify("heartbeat", Heartbeat{revision})
+			err = conn.Notify(Beats, Heartbeat{revision})
 		}
 	}
 	return err
@@ -74,12 +76,12 @@ func (p *Publisher) serve(ctx context.Context, conn *link.Conn) error {
 func (p *Publisher) push(ctx context.Context, conn *link.Conn) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, FreshFor)
 	defer cancel()
-	state, err := p.Load(ctx)
+	state, revision, err := p.Load(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading policy: %w", err)
+		return 0, fmt.Errorf("reading what to feed: %w", err)
 	}
 	var ack Applied
-	if err := conn.Call(ctx, "policies", state, &ack); err != nil {
+	if err := conn.Call(ctx, p.Method, state, &ack); err != nil {
 		return 0, err
 	}
 	p.mu.Lock()
@@ -87,7 +89,7 @@ func (p *Publisher) push(ctx context.Context, conn *link.Conn) (uint64, error) {
 	p.applied = max(p.applied, ack.Revision)
 	close(p.changed)
 	p.changed = make(chan struct{})
-	return state.Revision, nil
+	return revision, nil
 }
 
 // pause keeps a broken feed from spinning.
@@ -100,7 +102,7 @@ func (p *Publisher) pause(ctx context.Context) {
 	}
 }
 
-// WaitApplied returns once the edge runs under revision or a later one.
+// WaitApplied returns once the peer runs under revision or a later one.
 func (p *Publisher) WaitApplied(ctx context.Context, revision uint64) error {
 	p.init()
 	for {
@@ -113,7 +115,7 @@ func (p *Publisher) WaitApplied(ctx context.Context, revision uint64) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for policy revision %d at the edge: %w", revision, ctx.Err())
+			return fmt.Errorf("waiting for revision %d of the %s: %w", revision, p.Method, ctx.Err())
 		}
 	}
 }

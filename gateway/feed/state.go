@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"portreeve.dev/ingress/route"
 	"portreeve.dev/secrets"
 )
 
@@ -12,6 +13,19 @@ const (
 	FreshFor = 10 * time.Second
 	Beat     = 2 * time.Second
 )
+
+// Methods of the two feeds, and the notice between their states.
+const (
+	Policies = "policies" // State -> Applied, at an edge
+	Routes   = "routes"   // RouteState -> Applied, at an ingress
+	Beats    = "heartbeat"
+)
+
+// RouteState is every tunnel that an ingress must know, at one revision.
+type RouteState struct {
+	Revision uint64         `json:"revision"`
+	Records  []route.Record `json:"records"`
+}
 
 // State is everything an edge must know of policy, at one revision.
 type State struct {

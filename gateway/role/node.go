@@ -148,6 +148,10 @@ const (
 	ControlIntermediate = "intermediate" // IntermediateRequest -> Intermediate
 )
 
+// InwardHostile is the notice that inward sends to control: a sandbox's init has broken the protocol once too often and is not
+// heard any more. Its body is an Event without a kind.
+const InwardHostile = "hostile"
+
 // IntermediateRequest asks for a certificate of an org's authority for the edge's own key.
 type IntermediateRequest struct {
 	Org string `json:"org"`

@@ -72,6 +72,8 @@ type ControlStart struct {
 	Exempt       []Exemption    `json:"exempt"`
 	Hard         []netip.Prefix `json:"hard"` // ranges of ours, added to the hard floor
 	TunnelDomain string         `json:"tunnel_domain"`
+	TunnelPort   string         `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443
+	PlainTunnels bool           `json:"plain_tunnels"` // tunnels answer on plain HTTP too
 	Limits       ControlLimits  `json:"limits"`
 }
 

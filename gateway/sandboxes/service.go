@@ -73,7 +73,7 @@ func (s *Service) Get(ctx context.Context, org, id string) (store.Sandbox, error
 
 // update writes b with an entry and tells waiters.
 func (s *Service) update(ctx context.Context, by store.By, b store.Sandbox, action audit.Action, outcome string, details map[string]string) (store.Sandbox, error) {
-	_, err := s.Store.Change(ctx, by, func(tx *store.Tx) (err error) {
+	revision, err := s.Store.Change(ctx, by, func(tx *store.Tx) (err error) {
 		if b, err = tx.UpdateSandbox(ctx, b); err != nil {
 			return err
 		}
@@ -81,6 +81,7 @@ func (s *Service) update(ctx context.Context, by store.By, b store.Sandbox, acti
 	})
 	if err == nil {
 		s.announce()
+		s.Feed.Publish(ctx, revision) // routes follow what a sandbox is
 	}
 	return b, err
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"portreeve.dev/gateway/feed"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/link"
+	"portreeve.dev/gateway/release"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/gateway/sandboxes"
 	"portreeve.dev/secrets/seal"
@@ -34,7 +34,8 @@ type control struct {
 	store     *store.Store
 	keyring   *seal.Keyring
 	sandboxes *sandboxes.Service
-	publisher *feed.Publisher
+	publisher *feed.Publisher // of policies, to the edge
+	routes    *feed.Publisher // of tunnels, to ingress
 	http      *http.Server
 	running   sync.WaitGroup
 }
@@ -47,6 +48,7 @@ func Control(ctx context.Context) error {
 	c.inward = &child.Sibling{Mux: link.NewMux()}
 	c.ingress = &child.Sibling{Mux: link.NewMux()}
 	link.Handle(c.node.Mux, role.NodeEvent, c.event)
+	link.Handle(c.inward.Mux, role.InwardHostile, c.hostile)
 	link.Handle(c.edge.Mux, role.ControlDecisions, c.keepDecisions)
 	link.Handle(c.edge.Mux, role.ControlIntermediate, c.signIntermediate)
 	err := child.Run(ctx, child.Spec{
@@ -76,6 +78,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 		return nil, nil, err
 	}
 	c.running.Go(func() { c.publisher.Run(ctx) })
+	c.running.Go(func() { c.routes.Run(ctx) })
 	c.running.Go(func() { c.forgetDecisions(ctx) })
 	c.running.Go(func() {
 		if err := c.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -92,9 +95,10 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir); err != nil {
 		return nil, err
 	}
-	c.publisher = &feed.Publisher{Edge: &c.edge.Peer, Load: c.state, Log: c.log}
+	c.publisher = &feed.Publisher{Peer: &c.edge.Peer, Method: feed.Policies, Load: c.state, Log: c.log}
+	c.routes = &feed.Publisher{Peer: &c.ingress.Peer, Method: feed.Routes, Load: c.routeState, Log: c.log}
 	c.sandboxes, err = sandboxes.New(sandboxes.Config{
-		Store: c.store, Runner: runner{&c.node.Peer, c.trust}, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Log: c.log,
+		Store: c.store, Runner: runner{&c.node.Peer, c.trust}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log,
 		Limit: c.setup.Limits.Sandboxes,
 	})
 	if err != nil {
@@ -104,10 +108,14 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
+	tunnels, err := c.tunnels()
+	if err != nil {
+		return nil, err
+	}
 	token := newSetupToken()
 	server, err := api.New(api.Config{
-		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: policyFeed{c.publisher}, Floor: floor,
-		SetupToken: token, Version: version(), Template: c.template, Log: c.log,
+		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
+		Tunnels: tunnels, SetupToken: token, Version: release.Version(), Template: c.template, Log: c.log,
 		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 	})
 	if err != nil {
@@ -138,11 +146,4 @@ func (c *control) stop(ctx context.Context) error {
 		c.http.Close() // streams that nobody ended
 	}
 	return c.store.Close()
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
 }

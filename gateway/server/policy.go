@@ -11,20 +11,24 @@ import (
 	"portreeve.dev/secrets/seal"
 )
 
-// policyFeed is the publisher as the API and the sandboxes know it.
-type policyFeed struct{ *feed.Publisher }
+// feeds are the two publishers as the API and the sandboxes know them: whatever changes may change both, and what must have
+// arrived before anything goes on is the policy.
+type feeds struct{ policies, routes *feed.Publisher }
 
-func (f policyFeed) Publish(context.Context, int64) { f.Publisher.Publish() }
+func (f feeds) Publish(context.Context, int64) {
+	f.policies.Publish()
+	f.routes.Publish()
+}
 
-func (f policyFeed) WaitApplied(ctx context.Context, revision int64) error {
-	return f.Publisher.WaitApplied(ctx, uint64(revision))
+func (f feeds) WaitApplied(ctx context.Context, revision int64) error {
+	return f.policies.WaitApplied(ctx, uint64(revision))
 }
 
 // state is what edges must know, as committed.
-func (c *control) state(ctx context.Context) (feed.State, error) {
+func (c *control) state(ctx context.Context) (any, uint64, error) {
 	now, err := c.store.FeedState(ctx)
 	if err != nil {
-		return feed.State{}, err
+		return nil, 0, err
 	}
 	s := feed.State{Revision: uint64(now.Revision), Orgs: []feed.Org{}, Sandboxes: []feed.Sandbox{}}
 	for _, o := range now.Orgs {
@@ -33,7 +37,7 @@ func (c *control) state(ctx context.Context) (feed.State, error) {
 			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})
 		}
 		if org.Secrets, err = c.openSecrets(o.Secrets); err != nil {
-			return feed.State{}, err
+			return nil, 0, err
 		}
 		s.Orgs = append(s.Orgs, org)
 		for _, b := range o.Sandboxes {
@@ -41,7 +45,7 @@ func (c *control) state(ctx context.Context) (feed.State, error) {
 		}
 	}
 	s.Exempt, err = c.exemptions(ctx)
-	return s, err
+	return s, s.Revision, err
 }
 
 // openSecrets opens what has a grant: nothing else leaves this process.

@@ -107,6 +107,12 @@ func (c *control) event(_ context.Context, e role.Event) (struct{}, error) {
 	return struct{}{}, nil
 }
 
+// hostile takes inward's notice about an init that broke the protocol: such a sandbox is ended like one whose init exited.
+func (c *control) hostile(ctx context.Context, e role.Event) (struct{}, error) {
+	e.Kind = "exited"
+	return c.event(ctx, e)
+}
+
 // template is tiny until base is built.
 func (c *control) template() string {
 	conn := c.node.Now()

@@ -128,21 +128,26 @@ func (p *process) serve(ctx context.Context, pid int, conn *link.Conn, restart b
 	defer cancel()
 	var ready child.Ready
 	got, err := conn.CallFiles(ctx, "start", child.Start{Config: raw}, &ready, files...)
-	for _, f := range files {
-		f.Close() // the process has its own copy: with it gone nobody listens
-	}
+	closeAll(files) // the process has its own copies: with it gone nobody listens
 	if err != nil {
+		closeAll(got)
 		return err
 	}
 	p.set(pid, conn)
-	if p.job.ready != nil {
-		if err := p.job.ready(ready.Body, got); err != nil {
-			return err
-		}
+	if p.job.ready == nil {
+		closeAll(got)
+	} else if err := p.job.ready(ready.Body, got); err != nil {
+		return err
 	}
 	p.broker.up(p.job.name, conn)
 	p.once.Do(func() { close(p.up) })
 	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // end asks the process to end, gives it stopLimit, and closes its socket.

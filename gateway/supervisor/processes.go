@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -57,9 +58,11 @@ func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
 func (s *Supervisor) nodeReady(body json.RawMessage, files []*os.File) error {
 	var ready role.NodeReady
 	if err := json.Unmarshal(body, &ready); err != nil {
+		closeAll(files)
 		return err
 	}
 	if len(files) != 1 {
+		closeAll(files)
 		return errors.New("node did not hand over the edge netns")
 	}
 	s.mu.Lock()
@@ -74,7 +77,8 @@ func (s *Supervisor) nodeReady(body json.RawMessage, files []*os.File) error {
 
 // caged keeps what a process saw hold for itself.
 func (s *Supervisor) caged(name string) func(json.RawMessage, []*os.File) error {
-	return func(body json.RawMessage, _ []*os.File) error {
+	return func(body json.RawMessage, files []*os.File) error {
+		closeAll(files)
 		var caged role.Caged
 		if err := json.Unmarshal(body, &caged); err != nil {
 			return err
@@ -139,13 +143,14 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	defer s.mu.Unlock()
 	return role.ControlStart{
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey, APIURL: "http://" + s.config.HTTP + "/api/v1",
-		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), TunnelDomain: settings.Tunnels.Domain,
+		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
 	}, []*os.File{listener}, nil
 }
 
 func (s *Supervisor) controlReady(body json.RawMessage, files []*os.File) error {
+	closeAll(files)
 	var ready role.ControlReady
 	if err := json.Unmarshal(body, &ready); err != nil {
 		return err
@@ -156,6 +161,15 @@ func (s *Supervisor) controlReady(body json.RawMessage, files []*os.File) error 
 	s.status.APIURL = "http://" + s.config.HTTP + "/api/v1"
 	s.status.ConsoleURL = consoleURL(s.config.HTTP)
 	return nil
+}
+
+// urlPort is the port of addr as URLs under https need it.
+func urlPort(addr string) string {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "443" {
+		return ""
+	}
+	return port
 }
 
 // consoleURL names the console so that browsers keep it and the tunnels on different sites.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -187,19 +186,14 @@ func listen(addr string) (*net.TCPListener, error) {
 }
 
 // listenFile makes a listener to hand on. The listener itself is closed: the process that gets the file has the only copy.
+// Connections of a dead process that are being torn down are no hindrance: net sets SO_REUSEADDR.
 func listenFile(addr string) (*os.File, error) {
-	deadline := time.Now().Add(2 * time.Second)
-	for {
-		l, err := listen(addr)
-		if err == nil {
-			defer l.Close()
-			return l.File()
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("listening on %s: %w", addr, err)
-		}
-		time.Sleep(20 * time.Millisecond) // the dead process's connections are being torn down
+	l, err := listen(addr)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", addr, err)
 	}
+	defer l.Close()
+	return l.File()
 }
 
 func (s *Supervisor) report() {

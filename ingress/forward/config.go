@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -52,9 +53,10 @@ type Hop struct {
 	Secure     bool       // it came over TLS
 	Woken      time.Time  // when the sandbox was woken, if lately: its port may open later
 	Stream     *streams.Stream
+	Waited     time.Duration // for a wake; told to the client
 	Body       io.Reader // instead of the request's body, which may have been read ahead
 	// Upgrade takes the client's connection over from the server; nil refuses upgrades.
-	Upgrade func(http.ResponseWriter) (net.Conn, io.Reader, error)
+	Upgrade func(http.ResponseWriter) (net.Conn, *bufio.Reader, error)
 }
 
 // A Forwarder forwards requests. It is safe for concurrent use.

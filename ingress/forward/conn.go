@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +24,8 @@ type conn struct {
 	head bool // a head is being read
 	any  bool // a byte of the answer was read
 	used bool // it carried a request before this one
+
+	answered atomic.Bool // the answer to this request has begun
 
 	// Owned by the pool.
 	idleSince time.Time

@@ -1,7 +1,7 @@
 package streams
 
 import (
-	"io"
+	"bufio"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,7 +18,7 @@ const (
 // An End is one side of a WebSocket: what to write to, and what to read from, which may have bytes in advance.
 type End struct {
 	Conn   net.Conn
-	Reader io.Reader
+	Reader *bufio.Reader
 }
 
 // A socket is a WebSocket under way.
@@ -29,7 +29,7 @@ type socket struct {
 
 	mu     sync.Mutex // held while the client is written to
 	frames scanner
-	told   bool   // no more of the app's bytes go to the client
+	told   bool // no more of the app's bytes go to the client
 
 	life sync.Mutex // never held for long
 	over bool
@@ -60,38 +60,62 @@ func Carry(s *Stream, client, app End) {
 func (w *socket) toApp(up chan<- struct{}) {
 	defer w.wg.Done()
 	defer close(up)
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	for open := true; ; {
-		n, err := w.client.Reader.Read(*buf)
-		if n > 0 && open {
-			if _, werr := w.app.Conn.Write((*buf)[:n]); werr != nil {
-				open = false
-			}
+	open := true
+	_ = pump(w.client.Reader, func(b []byte) bool {
+		if open {
+			_, err := w.app.Conn.Write(b)
+			open = err == nil
 		}
-		if err != nil {
-			closeWrite(w.app.Conn)
-			return
-		}
-	}
+		return true
+	})
+	closeWrite(w.app.Conn)
 }
 
 // toClient carries what the app sends, until it ends or an end was asked for.
 func (w *socket) toClient() {
+	if pump(w.app.Reader, w.send) == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ending.Load() != 0 {
+		w.tell()
+	}
+}
+
+// pump gives what it reads to use until that says no more; then it returns nil, else why reading ended. While nothing
+// comes it holds no buffer but the reader's own: most WebSockets are idle most of the time.
+func pump(r *bufio.Reader, use func([]byte) bool) error {
+	for {
+		if _, err := r.Peek(1); err != nil {
+			return err
+		}
+		n := r.Buffered()
+		b, _ := r.Peek(n)
+		if !use(b) {
+			return nil
+		}
+		_, _ = r.Discard(n)
+		if n < r.Size() {
+			continue
+		}
+		if more, err := bulk(r, use); !more || err != nil {
+			return err
+		}
+	}
+}
+
+// bulk carries what comes in quick succession through a larger buffer.
+func bulk(r *bufio.Reader, use func([]byte) bool) (more bool, err error) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	for {
-		n, err := w.app.Reader.Read(*buf)
-		if n > 0 && !w.send((*buf)[:n]) {
-			return
+		n, err := r.Read(*buf)
+		if n > 0 && !use((*buf)[:n]) {
+			return false, nil
 		}
-		if err != nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.ending.Load() != 0 {
-				w.tell()
-			}
-			return
+		if err != nil || n < len(*buf)/2 {
+			return true, err
 		}
 	}
 }
@@ -187,4 +211,4 @@ func closeWrite(c net.Conn) {
 	}
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}

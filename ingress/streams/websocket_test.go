@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"math/rand/v2"
@@ -107,7 +108,7 @@ func carry(t *testing.T) *ends {
 	go func() {
 		defer close(e.done)
 		defer s.Close()
-		Carry(s, End{client, client}, End{app, app})
+		Carry(s, End{client, bufio.NewReader(client)}, End{app, bufio.NewReader(app)})
 	}()
 	t.Cleanup(func() { e.index.Close(); <-e.done })
 	return e

@@ -55,6 +55,9 @@ func (s *Session) Ready() <-chan struct{} {
 	return s.ready
 }
 
+// Ended is closed when the session has ended, for good.
+func (s *Session) Ended() <-chan struct{} { return s.done }
+
 // Hello returns what the connected init said of itself.
 func (s *Session) Hello() (frame.HelloMessage, bool) {
 	s.mu.Lock()

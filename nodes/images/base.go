@@ -9,8 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What the image "base" has beside Debian's minimum.
@@ -59,7 +63,10 @@ func (s *Store) buildBase(ctx context.Context, name, program string) {
 		s.c.Log.Info("image built", "image", name, "digest", img.Digest)
 		return
 	}
-	s.c.Log.Warn("building image", "image", name, "err", err)
+	if ctx.Err() != nil {
+		err = errCutOff
+	}
+	s.c.Log.Warn("image not built", "image", name, "err", err)
 	if err := s.failed(name, err); err != nil {
 		s.c.Log.Warn("recording failed image", "image", name, "err", err)
 	}
@@ -75,8 +82,7 @@ func (s *Store) debootstrap(ctx context.Context, name, program string) (Image, e
 	defer os.RemoveAll(tmp)
 	suite, sources := debian("/")
 	cmd := exec.CommandContext(ctx, program, baseArgs(suite, sources)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it unmounts and removes what it made
-	cmd.WaitDelay = 20 * time.Second
+	alone(cmd)
 	cmd.Dir = "/"
 	cmd.Env = append(proxies(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR="+tmp, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
 	stdout, err := cmd.StdoutPipe()
@@ -87,6 +93,9 @@ func (s *Store) debootstrap(ctx context.Context, name, program string) (Image, e
 	if err != nil {
 		return Image{}, err
 	}
+	// The kernel ends the program when this thread ends, so the thread is kept until the program has ended.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return Image{}, err
 	}
@@ -105,6 +114,16 @@ func (s *Store) debootstrap(ctx context.Context, name, program string) (Image, e
 	}
 	img := Image{Name: name, Digest: digest, Rootfs: s.rootfs(digest)}
 	return img, s.save(Status{Image: img, State: "ready", Since: s.c.Now().UTC()})
+}
+
+// alone gives the program process numbers and mounts of its own: when it ends, by itself or killed, or when we do, the
+// kernel ends all that it started and takes its mounts away, so that nothing of it is left whose removal could go wrong.
+func alone(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:   unix.CLONE_NEWPID,
+		Unshareflags: unix.CLONE_NEWNS,
+		Pdeathsig:    syscall.SIGKILL,
+	}
 }
 
 // follow records each line of progress, at most one in two seconds, and returns the last error line.

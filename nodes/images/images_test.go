@@ -271,6 +271,19 @@ func TestStates(t *testing.T) {
 	if img, err := next.Resolve("good"); err != nil || img.Name != "good" {
 		t.Errorf("after a restart: %+v, %v", img, err)
 	}
+	img, err := next.Resolve("good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(img.Rootfs, "workspace")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(s.c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(img.Rootfs, "workspace")); err != nil {
+		t.Errorf("an image of an older version: %v", err)
+	}
 	all, err := next.List()
 	if err != nil || len(all) != 2 || all[0].State != "ready" || all[1].State != "failed" {
 		t.Errorf("list %+v, %v", all, err)
@@ -360,6 +373,45 @@ func TestBaseFailureIsRecorded(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if err := s.StartBase(t.Context()); err == nil || !strings.Contains(err.Error(), "not installed") {
 		t.Errorf("without the program: %v", err)
+	}
+}
+
+// A build that is cut off takes everything with it that it had started or mounted.
+func TestCutOffBuildLeavesNothing(t *testing.T) {
+	s := open(t)
+	bin := t.TempDir()
+	alive := filepath.Join(bin, "alive")
+	if err := syscall.Mkfifo(alive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nmount -t tmpfs none \"$TMPDIR\" || exit 1\ntouch \"$TMPDIR/x\"\nsetsid sleep 1000 >" + alive + " &\ntrap '' INT TERM\nwait\n"
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := s.StartBase(ctx); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.Open(alive) // waits until something of the build holds the other end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	cancel()
+	s.Wait()
+	if _, err := io.ReadAll(left); err != nil { // ends when nothing holds it any more
+		t.Fatal(err)
+	}
+	if _, err := s.Resolve("base"); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("got %v", err)
+	}
+	if old, _ := filepath.Glob(filepath.Join(s.c.Dir, partial+"*")); len(old) != 0 {
+		t.Errorf("left over: %q", old)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), s.c.Dir) {
+		t.Errorf("mounts: %s, %v", mounts, err)
 	}
 }
 

@@ -26,6 +26,8 @@ var (
 	ErrFailed   = errors.New("building the image failed")
 )
 
+var errCutOff = errors.New("the build was cut off")
+
 // An Image is an unpacked root filesystem.
 type Image struct {
 	Name   string `json:"name"`
@@ -59,7 +61,8 @@ type Store struct {
 	wg   sync.WaitGroup
 }
 
-// Open opens a store and makes its directories. Builds that an earlier process did not finish count as failed.
+// Open opens a store and makes its directories. Builds that an earlier process did not finish count as failed, and images
+// of an earlier version get what this one mounts over.
 func Open(c Config) (*Store, error) {
 	if !filepath.IsAbs(c.Dir) {
 		return nil, fmt.Errorf("image store: %q is not absolute", c.Dir)
@@ -95,13 +98,31 @@ func Open(c Config) (*Store, error) {
 	}
 	for _, st := range all {
 		if st.State == "building" {
-			st.State, st.Error, st.Since = "failed", "the build was cut off", c.Now().UTC()
+			st.State, st.Error, st.Since = "failed", errCutOff.Error(), c.Now().UTC()
 			if err := s.save(st); err != nil {
 				return nil, err
 			}
 		}
+		if err := s.renew(st); err != nil {
+			return nil, fmt.Errorf("image %q: %w", st.Name, err)
+		}
 	}
 	return s, nil
+}
+
+// renew makes what this version mounts over in an image that an older one unpacked.
+func (s *Store) renew(st Status) error {
+	if st.Digest == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(s.rootfs(st.Digest))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // Resolve says so
+	} else if err != nil {
+		return err
+	}
+	defer root.Close()
+	return prepare(root)
 }
 
 // Wait returns when no build runs any more.

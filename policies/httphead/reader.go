@@ -42,6 +42,7 @@ type Reader struct {
 
 	src     io.Reader
 	refusal atomic.Pointer[Refusal]
+	inside  atomic.Bool  // the refusal is of a body
 	heads   atomic.Int64 // let through so far, the stand-in too
 
 	state     state
@@ -60,6 +61,14 @@ func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
 
 // Refusal returns why the stream ended, or nil.
 func (r *Reader) Refusal() *Refusal { return r.refusal.Load() }
+
+// BodyRefusal returns why the body of the last request let through is refused, or nil. It is set before the body's Read fails.
+func (r *Reader) BodyRefusal() *Refusal {
+	if !r.inside.Load() {
+		return nil
+	}
+	return r.refusal.Load()
+}
 
 // Heads returns how many requests were let through so far, the stand-in for a refused one included.
 func (r *Reader) Heads() int64 { return r.heads.Load() }
@@ -309,6 +318,7 @@ func (r *Reader) refuseHead(why *Refusal) bool {
 // refuseBody makes the body fail.
 func (r *Reader) refuseBody(why *Refusal) bool {
 	r.over(why, why)
+	r.inside.Store(true)
 	r.buf, r.pass, r.good = r.buf[:0], 0, 0
 	return false
 }

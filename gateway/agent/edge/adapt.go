@@ -46,7 +46,7 @@ func (d dialer) Dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr,
 	var failed *dial.Error
 	switch {
 	case errors.As(err, &refused):
-		err = &proxy.RefusedError{Verdict: refused.Verdict}
+		err = &proxy.RefusedError{Verdict: refused.Verdict, Addr: refused.Addr}
 	case errors.As(err, &failed):
 		err = &proxy.DialError{Kind: string(failed.Kind), Resolving: failed.Kind.Resolving(), Err: err}
 	}

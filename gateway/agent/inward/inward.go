@@ -24,6 +24,8 @@ type Inward struct {
 	log   *slog.Logger
 	ctx   context.Context // of the process; set by start, before any link
 	caged atomic.Bool
+	// control is told of sandboxes that broke the protocol.
+	control *child.Sibling
 
 	mu      sync.Mutex
 	boxes   map[string]*box // by sandbox
@@ -40,18 +42,18 @@ type box struct {
 // Run is the life of the process.
 func Run(ctx context.Context) error {
 	i := newInward(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-	node, control := &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Calls: 4096}}
-	ingress := &child.Sibling{Mux: link.NewMux()}
+	node, ingress := &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}
 	i.registerNode(node.Mux)
-	i.registerControl(control.Mux)
+	i.registerControl(i.control.Mux)
 	return child.Run(ctx, child.Spec{
 		Start:    i.start,
-		Siblings: map[string]*child.Sibling{"node": node, "control": control, "ingress": ingress},
+		Siblings: map[string]*child.Sibling{"node": node, "control": i.control, "ingress": ingress},
 	})
 }
 
 func newInward(log *slog.Logger) *Inward {
-	return &Inward{log: log, ctx: context.Background(), boxes: make(map[string]*box), changed: make(chan struct{})}
+	return &Inward{log: log, ctx: context.Background(), control: &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Calls: 4096}},
+		boxes: make(map[string]*box), changed: make(chan struct{})}
 }
 
 func (i *Inward) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
@@ -112,13 +114,19 @@ func (i *Inward) bind(b egress.Binding, files []*os.File) error {
 	close(i.changed)
 	i.changed = make(chan struct{})
 	i.mu.Unlock()
-	go i.serve(ctx, b.Sandbox, s, listener)
+	go i.serve(ctx, b, s, listener)
 	return nil
 }
 
-func (i *Inward) serve(ctx context.Context, sandbox string, s *guest.Session, l net.Listener) {
-	if err := s.Serve(ctx, l); err != nil {
-		i.log.Warn("a sandbox's init is not heard any more", "sandbox", sandbox, "err", err)
+func (i *Inward) serve(ctx context.Context, b egress.Binding, s *guest.Session, l net.Listener) {
+	err := s.Serve(ctx, l)
+	if err == nil {
+		return
+	}
+	i.log.Warn("a sandbox's init is not heard any more", "sandbox", b.Sandbox, "err", err)
+	// Such a sandbox is of no use to anybody. One that nobody tells of ends with its time.
+	if conn := i.control.Now(); conn != nil && errors.Is(err, guest.ErrHostile) {
+		conn.Notify(role.InwardHostile, role.Event{Sandbox: b.Sandbox, Incarnation: b.Incarnation, Generation: b.Generation})
 	}
 }
 
@@ -141,14 +149,17 @@ func (i *Inward) find(sandbox string) (*box, <-chan struct{}) {
 func (i *Inward) ready(ctx context.Context, sandbox string) error {
 	for {
 		b, changed := i.find(sandbox)
+		var ended <-chan struct{}
 		if b != nil {
-			changed = b.session.Ready()
+			changed, ended = b.session.Ready(), b.session.Ended()
 		}
 		select {
 		case <-changed:
 			if b != nil {
 				return nil
 			}
+		case <-ended:
+			return fmt.Errorf("waiting for the init of %q: it is not heard any more", sandbox)
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the init of %q: %w", sandbox, ctx.Err())
 		}

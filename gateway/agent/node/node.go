@@ -139,6 +139,10 @@ func (a *Agent) takeOver(ctx context.Context) error {
 	a.wire.adopting(true) // edge and inward are told with their first message
 	defer a.wire.adopting(false)
 	adopted, err := a.nodes.Adopt(ctx)
+	if errors.Is(err, nodes.ErrLeft) { // one stuck sandbox must not keep all others from being run
+		a.log.Error("adopting sandboxes", "err", err)
+		err = nil
+	}
 	if err == nil {
 		a.log.Info("sandboxes adopted", "sandboxes", len(adopted))
 	}

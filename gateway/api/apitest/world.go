@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"portreeve.dev/gateway/api"
 	"portreeve.dev/gateway/internal/store"
@@ -20,6 +21,9 @@ import (
 	"portreeve.dev/secrets/seal"
 	"portreeve.dev/sso"
 )
+
+// longest is how long an answer may take: one that has no end fails its test.
+const longest = 20 * time.Second
 
 // SetupToken is the world's.
 const SetupToken = "setup-token-of-the-start-screen"
@@ -111,7 +115,9 @@ type Answer struct {
 // Send makes a request with any body and any headers; "" as the key sends none.
 func (w *World) Send(method, url, key string, body []byte, header http.Header) *Answer {
 	w.T.Helper()
-	req, err := http.NewRequestWithContext(w.T.Context(), method, url, bytes.NewReader(body))
+	ctx, cancel := context.WithTimeout(w.T.Context(), longest)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		w.T.Fatal(err)
 	}

@@ -84,6 +84,22 @@ func opened(t *testing.T, dsn string, opt store.Options) *store.Store {
 func TestSQLite(t *testing.T)   { storetest.Run(t, openSQLite) }
 func TestPostgres(t *testing.T) { storetest.Run(t, openPostgres) }
 
+// Each invariant by its own name, on both engines.
+
+func TestChangeNeedsAPrincipal(t *testing.T)      { both(t, "ChangeNeedsAPrincipal") }
+func TestChangeNeedsAnAuditEntry(t *testing.T)    { both(t, "ChangeNeedsAnAuditEntry") }
+func TestEntryAndChangeGoTogether(t *testing.T)   { both(t, "EntryAndChangeGoTogether") }
+func TestOrgsDontMeet(t *testing.T)               { both(t, "OrgsDontMeet") }
+func TestStaleVersionChangesNothing(t *testing.T) { both(t, "StaleVersionChangesNothing") }
+func TestRevisionsAreCommitOrdered(t *testing.T)  { both(t, "RevisionsAreCommitOrdered") }
+func TestDecisionAppendIsIdempotent(t *testing.T) { both(t, "DecisionAppendIsIdempotent") }
+func TestSetupTokenWorksOnce(t *testing.T)        { both(t, "SetupTokenWorksOnce") }
+
+func both(t *testing.T, name string) {
+	t.Run("sqlite", func(t *testing.T) { storetest.Run(t, openSQLite, name) })
+	t.Run("postgres", func(t *testing.T) { storetest.Run(t, openPostgres, name) })
+}
+
 func TestOpenDoesNotCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	if st, err := store.Open(t.Context(), path, store.Options{}); !errors.Is(err, store.ErrNoStore) {

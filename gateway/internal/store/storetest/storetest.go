@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,8 +17,8 @@ import (
 // Open opens a fresh, empty store that is closed at the end of t.
 type Open func(t *testing.T, opt store.Options) *store.Store
 
-// Run runs the whole contract.
-func Run(t *testing.T, open Open) {
+// Run runs the whole contract, or the tests that are named.
+func Run(t *testing.T, open Open, only ...string) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"ChangeNeedsAPrincipal":        changeNeedsAPrincipal,
 		"ChangeNeedsAnAuditEntry":      changeNeedsAnAuditEntry,
@@ -40,7 +41,9 @@ func Run(t *testing.T, open Open) {
 		"FeedStateIsOneSnapshot":       feedStateIsOneSnapshot,
 		"CancelledChangeChangesNought": cancelledChange,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open) })
+		if len(only) == 0 || slices.Contains(only, name) {
+			t.Run(name, func(t *testing.T) { test(t, open) })
+		}
 	}
 }
 

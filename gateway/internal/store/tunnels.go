@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// A Tunnel is a row: a public name for one port of a sandbox.
+type Tunnel struct {
+	ID        string
+	Org       string
+	Sandbox   string
+	Host      string // in normal form, never used for another tunnel
+	Port      uint16
+	Public    bool
+	TokenHash []byte // SHA-256; nil when public
+	AuthEpoch uint64
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	DeletedAt time.Time // zero: not deleted
+}
+
+// A Route is a tunnel with what its sandbox is now.
+type Route struct {
+	Tunnel
+	Status     SandboxStatus
+	Generation uint64
+	SandboxEnd time.Time
+}
+
+// CreateTunnel keeps a tunnel of a sandbox of the org; ErrConflict when the sandbox has limit live ones.
+func (tx *Tx) CreateTunnel(ctx context.Context, t Tunnel, limit int) (Tunnel, error) {
+	t.Org, t.CreatedBy, t.CreatedAt, t.AuthEpoch = tx.Org(), tx.by.Principal.ID, tx.now, 1
+	var live int
+	err := tx.q.QueryRowContext(ctx, `SELECT count(*) FROM tunnels WHERE sandbox_id = $1 AND deleted_at IS NULL AND expires_at > $2`,
+		t.Sandbox, micros(tx.now)).Scan(&live)
+	if err != nil {
+		return t, wrap(err, "counting tunnels of %q", t.Sandbox)
+	}
+	if live >= limit {
+		return t, fmt.Errorf("creating a tunnel of %q: it has %d: %w", t.Sandbox, live, ErrConflict)
+	}
+	_, err = tx.q.ExecContext(ctx, `INSERT INTO tunnels (id, org_id, sandbox_id, host, port, public, token_hash, auth_epoch, created_by, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		t.ID, t.Org, t.Sandbox, t.Host, int64(t.Port), number(t.Public), t.TokenHash, int64(t.AuthEpoch), t.CreatedBy, micros(t.CreatedAt), micros(t.ExpiresAt))
+	return t, wrap(err, "creating a tunnel of %q", t.Sandbox)
+}
+
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// DeleteTunnel ends a tunnel of the org's sandbox; ErrNotFound when there is no live one.
+func (tx *Tx) DeleteTunnel(ctx context.Context, sandbox, id string) error {
+	res, err := tx.q.ExecContext(ctx, `UPDATE tunnels SET deleted_at = $4 WHERE org_id = $1 AND sandbox_id = $2 AND id = $3 AND deleted_at IS NULL AND expires_at > $4`,
+		tx.Org(), sandbox, id, micros(tx.now))
+	return wrap(one(res, err, ErrNotFound), "deleting tunnel %q", id)
+}
+
+// Tunnels lists the live tunnels of a sandbox of the org, oldest first.
+func (r reads) Tunnels(ctx context.Context, org, sandbox string, now time.Time) ([]Tunnel, error) {
+	all, err := list(ctx, r.q, scanTunnel, `SELECT `+tunnelColumns+` FROM tunnels t
+		WHERE t.org_id = $1 AND t.sandbox_id = $2 AND t.deleted_at IS NULL AND t.expires_at > $3 ORDER BY t.created_at, t.id`, org, sandbox, micros(now))
+	return all, wrap(err, "listing tunnels of %q", sandbox)
+}
+
+// Routes lists every tunnel, of all orgs, that lives or ended after since. It is for ingress.
+func (r reads) Routes(ctx context.Context, since time.Time) ([]Route, error) {
+	all, err := list(ctx, r.q, scanRoute, `SELECT `+tunnelColumns+`, s.status, s.generation, s.expires_at
+		FROM tunnels t JOIN sandboxes s ON s.id = t.sandbox_id
+		WHERE t.expires_at > $1 AND (t.deleted_at IS NULL OR t.deleted_at > $1) ORDER BY t.id`, micros(since))
+	return all, wrap(err, "listing routes")
+}
+
+const tunnelColumns = `t.id, t.org_id, t.sandbox_id, t.host, t.port, t.public, t.token_hash, t.auth_epoch, t.created_by, t.created_at, t.expires_at, t.deleted_at`
+
+// A tunnelRow takes the columns as they come.
+type tunnelRow struct {
+	t                   Tunnel
+	port, public, epoch int64
+	created, expires    int64
+	deleted             sql.NullInt64
+}
+
+func (w *tunnelRow) into() []any {
+	return []any{&w.t.ID, &w.t.Org, &w.t.Sandbox, &w.t.Host, &w.port, &w.public, &w.t.TokenHash, &w.epoch, &w.t.CreatedBy, &w.created, &w.expires, &w.deleted}
+}
+
+func (w *tunnelRow) tunnel() Tunnel {
+	w.t.Port, w.t.Public, w.t.AuthEpoch = uint16(w.port), w.public != 0, uint64(w.epoch)
+	w.t.CreatedAt, w.t.ExpiresAt, w.t.DeletedAt = fromMicros(w.created), fromMicros(w.expires), fromOptional(w.deleted)
+	return w.t
+}
+
+func scanTunnel(row rowScanner) (Tunnel, error) {
+	var w tunnelRow
+	err := row.Scan(w.into()...)
+	return w.tunnel(), err
+}
+
+func scanRoute(row rowScanner) (Route, error) {
+	var w tunnelRow
+	var r Route
+	var generation, end int64
+	err := row.Scan(append(w.into(), &r.Status, &generation, &end)...)
+	r.Tunnel, r.Generation, r.SandboxEnd = w.tunnel(), uint64(generation), fromMicros(end)
+	return r, err
+}
