@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +29,10 @@ var world struct {
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 
 func runAll(m *testing.M) int {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		f.Value.Set("4") // those that run side by side mostly wait
+	}
 	code := m.Run()
 	if world.product != nil {
 		if err := world.product.Stop(); err != nil {
@@ -63,7 +68,8 @@ func shared(t *testing.T) (*lab.Lab, *lab.Product) {
 	return world.lab, world.product
 }
 
-// own starts a lab and a product for one test alone.
+// own starts a lab and a product for one test alone. Tests that use nothing shared run side by side; those that look at what
+// is left on the machine must not be among them.
 func own(t *testing.T) (*lab.Lab, *lab.Product) {
 	t.Helper()
 	l := lab.Start(t, lab.Options{})
@@ -196,6 +202,29 @@ func armed(t *testing.T, p *lab.Product, more ...any) *box {
 	return b
 }
 
+// background starts a command that goes on by itself.
+func (b *box) background(command string) {
+	b.t.Helper()
+	if r := b.exec("sh", "-c", command+" >/dev/null 2>&1 &"); r.Code != 0 {
+		b.t.Fatalf("starting %q: %+v", command, r)
+	}
+}
+
+// works waits until a command in the sandbox is done with status 0, past errors of a product that is coming back.
+func (b *box) works(when string, argv ...string) {
+	b.t.Helper()
+	var last string
+	err := lab.Await(30*time.Second, strings.Join(argv, " ")+" that works "+when, func() bool {
+		answer, err := b.p.API("POST", "/sandbox/"+b.ID+"/execute", map[string]any{"command": argv, "timeout": 20_000})
+		var r result
+		last = fmt.Sprint(answer, err)
+		return err == nil && answer.Status == 200 && answer.Into(&r) == nil && r.Code == 0
+	})
+	if err != nil {
+		b.t.Errorf("%v; the last answer was %s", err, last)
+	}
+}
+
 // hostile runs the program, and returns whether it got through and what it said.
 func (b *box) hostile(args ...string) (bool, string) {
 	b.t.Helper()
@@ -224,6 +253,8 @@ type decision struct {
 	Closed  bool   `json:"closed"`
 	Out     int64  `json:"bytes_out"`
 	In      int64  `json:"bytes_in"`
+	Status  int    `json:"status"`
+	Error   string `json:"error"`
 }
 
 // decisions returns the record of the sandbox, newest first.

@@ -11,10 +11,10 @@ const MaxValue = 8 << 10
 
 const redacted = "redacted"
 
-// A Value is a credential. It can't be compared with ==, and prints as "redacted" everywhere.
+// A Value is a credential. It can't be compared with ==, and prints as "redacted" everywhere. The bytes are behind a function:
+// fmt prints what it finds in unexported fields, whatever methods say.
 type Value struct {
-	_     [0]func()
-	bytes []byte
+	reveal func() []byte
 }
 
 // NewValue checks b and keeps a copy. A value is 1 byte to MaxValue of visible ASCII, spaces and tabs inside: what an HTTP
@@ -28,7 +28,8 @@ func NewValue(b []byte) (Value, error) {
 	case !fieldValue(b):
 		return Value{}, errors.New("the value has bytes that no HTTP header can hold, such as a line end; a file often ends in one: remove it")
 	}
-	return Value{bytes: append([]byte(nil), b...)}, nil
+	kept := append([]byte(nil), b...)
+	return Value{func() []byte { return kept }}, nil
 }
 
 func fieldValue(b []byte) bool {
@@ -44,13 +45,20 @@ func fieldValue(b []byte) bool {
 }
 
 // Reveal returns the bytes. Each call is a place to look at in a review.
-func (v Value) Reveal() []byte { return v.bytes }
+func (v Value) Reveal() []byte {
+	if v.reveal == nil {
+		return nil
+	}
+	return v.reveal()
+}
 
 // Equal compares in constant time.
-func (v Value) Equal(other Value) bool { return subtle.ConstantTimeCompare(v.bytes, other.bytes) == 1 }
+func (v Value) Equal(other Value) bool {
+	return subtle.ConstantTimeCompare(v.Reveal(), other.Reveal()) == 1
+}
 
 // IsZero reports whether there is no value.
-func (v Value) IsZero() bool { return len(v.bytes) == 0 }
+func (v Value) IsZero() bool { return v.reveal == nil }
 
 func (v Value) String() string               { return redacted }
 func (v Value) GoString() string             { return redacted }

@@ -118,11 +118,19 @@ type Certificates interface {
 
 // An Injector puts granted secrets into requests. Safe for concurrent use.
 type Injector interface {
-	// Granted reports whether some grant of this sandbox names the host. There, no credential of the sandbox's own passes.
-	Granted(b egress.Binding, host string, port uint16) bool
+	// Granted reports whether some grant of this sandbox names the host, on whatever port. There, no credential of the sandbox's
+	// own passes: what can't be opened is refused.
+	Granted(b egress.Binding, host string) bool
 	// Apply changes the request on its way out, after every verdict on it, or fails: then the request is not sent.
 	// It must fail, too, while the policy is not fresh.
-	Apply(ctx context.Context, b egress.Binding, host string, port uint16, r *http.Request) ([]decisions.Use, error)
+	Apply(ctx context.Context, b egress.Binding, to Place, r *http.Request) ([]decisions.Use, error)
+}
+
+// A Place is where a request goes.
+type Place struct {
+	Host     string
+	Port     uint16
+	Withhold bool // set no secret: the request goes over plain HTTP, or under a policy that only watches
 }
 
 // Timeouts bound the waiting. Zero means the default.

@@ -421,15 +421,13 @@ type injector struct {
 	err         error
 }
 
-func (i *injector) Granted(_ egress.Binding, host string, port uint16) bool {
-	return host == i.host && port == 443
-}
+func (i *injector) Granted(_ egress.Binding, host string) bool { return host == i.host }
 
-func (i *injector) Apply(_ context.Context, _ egress.Binding, _ string, _ uint16, r *http.Request) ([]decisions.Use, error) {
+func (i *injector) Apply(_ context.Context, _ egress.Binding, to Place, r *http.Request) ([]decisions.Use, error) {
 	if i.err != nil {
 		return nil, i.err
 	}
-	if !strings.HasPrefix(r.URL.RequestURI(), "/v1/") {
+	if to.Withhold || !strings.HasPrefix(r.URL.RequestURI(), "/v1/") {
 		return nil, nil
 	}
 	r.Header.Set("Authorization", i.value)

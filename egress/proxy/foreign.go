@@ -33,6 +33,11 @@ type carrier struct {
 	value  string // what was sent: field values joined, or the raw pair
 }
 
+// granted reports whether a secret is granted to the host: then every byte of the connection must be seen.
+func (c *connection) granted() bool {
+	return c.host != "" && !c.local && c.p.cfg.Injector != nil && c.p.cfg.Injector.Granted(c.binding, c.host)
+}
+
 // carriers lists what the request carries.
 func carriers(r *http.Request) []carrier {
 	var found []carrier

@@ -147,7 +147,7 @@ func (x *exchange) splitTarget() bool {
 func (x *exchange) allowed(j judgement) {
 	x.webSocket = wantsWebSocket(x.r)
 	found := carriers(x.r)
-	granted := x.c.opened && x.c.host != "" && x.p.cfg.Injector != nil && x.p.cfg.Injector.Granted(x.c.binding, x.c.host, x.c.dst.Port())
+	granted := x.c.granted()
 	if len(found) > 0 && !granted && j.v.Foreign != policies.ForeignAllow && j.v.Foreign != policies.ForeignStrip {
 		j = j.deny(policies.ReasonForeign)
 		j.v.Message = policies.ReasonForeign.Guidance() + " Found: " + places(found) + "."
@@ -157,9 +157,10 @@ func (x *exchange) allowed(j judgement) {
 	prepareHeader(x.r, x.webSocket)
 	out := x.outgoing()
 	var uses []decisions.Use
-	if granted && !j.v.Observed {
+	if granted {
 		var err error
-		if uses, err = x.p.cfg.Injector.Apply(x.ctx, x.c.binding, x.c.host, x.c.dst.Port(), out); err != nil {
+		withhold := !x.c.opened || j.v.Observed // only over verified TLS, and never where a policy only watches
+		if uses, err = x.p.cfg.Injector.Apply(x.ctx, x.c.binding, Place{x.c.host, x.c.dst.Port(), withhold}, out); err != nil {
 			x.p.cfg.Log.Warn("injecting a secret", "err", err, "sandbox", x.c.binding.Sandbox)
 			x.deny(j.deny(policies.ReasonSecretUnavailable), 0)
 			return

@@ -34,7 +34,7 @@ type Config struct {
 	Policies PolicySource
 	Recorder Recorder
 	Names    *Names
-	Floor    func() *policies.Floor // the current one; nil from it denies every name
+	Floor    func() *policies.Floor // the current one; nil from it denies every name as stale
 
 	Rate          float64          // queries per second of one sandbox, over time; default 200
 	Burst         int              // queries of one sandbox at once; default 1000

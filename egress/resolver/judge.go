@@ -43,14 +43,18 @@ func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw stri
 	return s.record(ctx, b, x, o, subject{host: host, revision: revision})
 }
 
-// judge asks the floor, then the policy.
+// judge asks the floor, then the policy. Both go stale together: a floor that nobody vouches for says nothing about the name.
 func (s *Server) judge(b egress.Binding, host string) (policies.Verdict, uint64) {
-	if v := s.cfg.Floor().JudgeHost(host); !v.Allowed() {
-		return v, 0
-	}
 	snapshot, revision, err := s.cfg.Policies.Snapshot(b)
 	if err != nil || revision < b.MinRevision {
 		return policies.Denied(policies.ReasonStalePolicy), revision
+	}
+	floor := s.cfg.Floor()
+	if floor == nil { // there is none while no policy is fresh: not the name is at fault
+		return policies.Denied(policies.ReasonStalePolicy), 0
+	}
+	if v := floor.JudgeHost(host); !v.Allowed() {
+		return v, 0
 	}
 	return snapshot.Evaluate(&policies.Request{Stage: policies.StageName, Host: host, Now: s.cfg.Now()}), revision
 }

@@ -93,9 +93,6 @@ func TestEntryIsHandedOutFirst(t *testing.T) {
 		if away != nil {
 			return away
 		}
-		if _, known := n.Known(e.Sandbox, e.Incarnation, e.Name); known {
-			t.Errorf("%v was there before it was handed out", e)
-		}
 		handed = append(handed, e)
 		return nil
 	}})

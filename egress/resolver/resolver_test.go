@@ -367,7 +367,10 @@ func TestFloorNameDenied(t *testing.T) {
 	}
 	none := newWorld(t, resolver.Config{Floor: func() *policies.Floor { return nil }}, resolver.NamesConfig{})
 	none.serve(t)
-	wantNegative(t, none.ask(t, boxA.Addr, question("good.test.", dns.TypeA)), dns.RcodeNameError)
+	wantCode(t, none.ask(t, boxA.Addr, question("good.test.", dns.TypeA)), dns.RcodeServerFailure)
+	if all := none.recorder.take(); len(all) != 1 || all[0].Reason != "stale_policy" {
+		t.Errorf("without a floor: %+v", all)
+	}
 }
 
 func TestTablesAreApart(t *testing.T) {

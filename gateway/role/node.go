@@ -32,6 +32,9 @@ const (
 // NodeEvent is the notice that the node sends to control.
 const NodeEvent = "event"
 
+// EventResumed is the kind of the event that a tunnel's caller woke a sandbox.
+const EventResumed = "resumed"
+
 // NodeSpec asks for a sandbox.
 type NodeSpec struct {
 	Sandbox        string            `json:"sandbox"`
@@ -80,7 +83,7 @@ type Placement struct {
 // Event is something that happened to a sandbox without having been asked for.
 type Event struct {
 	Sandbox     string `json:"sandbox"`
-	Kind        string `json:"kind"` // exited, out_of_memory, expired
+	Kind        string `json:"kind"` // exited, out_of_memory, expired, resumed
 	Incarnation uint64 `json:"incarnation"`
 	Generation  uint64 `json:"generation"`
 }
@@ -132,8 +135,38 @@ type Unbind struct {
 
 // Methods that the node calls on inward.
 const (
-	InwardBind   = "bind"   // egress.Binding and one file, the listener of the sandbox's init -> {}
+	InwardBind   = "bind"   // egress.Binding and one file, the listener of the sandbox's init -> {}; no file: only the generation grew
 	InwardUnbind = "unbind" // SandboxRef -> {}
+)
+
+// NodeWake is the one method that ingress calls on the node: WakeRequest -> Woken.
+const NodeWake = "wake"
+
+// WakeRequest asks for a paused sandbox to run. Generation is the one that the caller saw asleep; a later one runs already.
+type WakeRequest struct {
+	Sandbox    string `json:"sandbox"`
+	Generation uint64 `json:"generation"`
+}
+
+// Woken is the generation that runs.
+type Woken struct {
+	Generation uint64 `json:"generation"`
+}
+
+// InwardDial is the one method that ingress calls on inward: DialRequest -> {} and one file, a socket to the application.
+const InwardDial = "dial"
+
+// DialRequest asks for a connection to a port of a sandbox, at a generation.
+type DialRequest struct {
+	Sandbox    string `json:"sandbox"`
+	Generation uint64 `json:"generation"`
+	Port       uint16 `json:"port"`
+}
+
+// Codes of the errors that InwardDial answers with.
+const (
+	CodeStaleRoute = "stale_route" // another generation runs
+	CodePortClosed = "port_closed" // nothing listens, on the address nor on loopback
 )
 
 // Methods that control calls on inward.
@@ -151,6 +184,16 @@ const (
 // InwardHostile is the notice that inward sends to control: a sandbox's init has broken the protocol once too often and is not
 // heard any more. Its body is an Event without a kind.
 const InwardHostile = "hostile"
+
+// IngressKeys is what control calls on ingress first on each link: TunnelKeys -> {}. The feed of routes follows.
+const IngressKeys = "keys"
+
+// TunnelKeys are the keys that ingress holds. They are secret, and in no file of ingress's.
+type TunnelKeys struct {
+	Certificate []byte `json:"certificate"` // of the development authority, DER
+	Key         []byte `json:"key"`         // its key
+	Cookie      []byte `json:"cookie"`      // signs the cookies that stand for tunnel tokens
+}
 
 // IntermediateRequest asks for a certificate of an org's authority for the edge's own key.
 type IntermediateRequest struct {

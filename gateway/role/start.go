@@ -81,6 +81,7 @@ type ControlStart struct {
 type ControlReady struct {
 	Key        string `json:"key"`         // secret
 	SetupToken string `json:"setup_token"` // secret, one-time: registers an org
+	TunnelCA   []byte `json:"tunnel_ca"`   // the development authority of tunnels, PEM
 }
 
 // Exemption opens part of the soft floor: no Ports are all of them; Orgs are ids or slugs, and "*" is all of them.
@@ -100,5 +101,6 @@ type ControlLimits struct {
 
 // IngressStart is what ingress is told. Files: the HTTPS listener.
 type IngressStart struct {
+	Plain        bool   `json:"plain"` // tunnels answer on plain HTTP too, on the same port
 	TunnelDomain string `json:"tunnel_domain"`
 }

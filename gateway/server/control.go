@@ -31,6 +31,7 @@ type control struct {
 	inward    *child.Sibling
 	ingress   *child.Sibling
 	setup     role.ControlStart
+	keys      role.TunnelKeys // of ingress
 	store     *store.Store
 	keyring   *seal.Keyring
 	sandboxes *sandboxes.Service
@@ -46,7 +47,7 @@ func Control(ctx context.Context) error {
 	c.node = &child.Sibling{Mux: link.NewMux(), Up: c.reconcile}
 	c.edge = &child.Sibling{Mux: link.NewMux()}
 	c.inward = &child.Sibling{Mux: link.NewMux()}
-	c.ingress = &child.Sibling{Mux: link.NewMux()}
+	c.ingress = &child.Sibling{Mux: link.NewMux(), Up: c.equipIngress}
 	link.Handle(c.node.Mux, role.NodeEvent, c.event)
 	link.Handle(c.inward.Mux, role.InwardHostile, c.hostile)
 	link.Handle(c.edge.Mux, role.ControlDecisions, c.keepDecisions)
@@ -126,7 +127,11 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &role.ControlReady{Key: key, SetupToken: token.Reveal()}, nil
+	authority, err := c.openTunnelKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &role.ControlReady{Key: key, SetupToken: token.Reveal(), TunnelCA: authority}, nil
 }
 
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {

@@ -92,7 +92,7 @@ func (c *control) reconcile(ctx context.Context, _ *link.Conn) {
 
 // event takes the node's notice. Ending a sandbox takes a while, and the node must not wait for it.
 func (c *control) event(_ context.Context, e role.Event) (struct{}, error) {
-	kind, ok := map[string]sandboxes.EventKind{"exited": sandboxes.Exited, "out_of_memory": sandboxes.OOM, "expired": sandboxes.Expired}[e.Kind]
+	kind, ok := map[string]sandboxes.EventKind{"exited": sandboxes.Exited, "out_of_memory": sandboxes.OOM, "expired": sandboxes.Expired, role.EventResumed: sandboxes.Resumed}[e.Kind]
 	if !ok {
 		return struct{}{}, errors.New("an event of an unknown kind")
 	}

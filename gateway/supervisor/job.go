@@ -17,7 +17,7 @@ const (
 var links = [][2]string{
 	{Node, Edge}, {Node, Inward}, {Node, Control},
 	{Control, Edge}, {Control, Inward}, {Control, Ingress},
-	{Ingress, Inward},
+	{Ingress, Inward}, {Ingress, Node},
 }
 
 // A job is one process: how to start it and what to tell it.

@@ -160,7 +160,8 @@ func (s *Supervisor) controlReady(body json.RawMessage, files []*os.File) error 
 	s.status.APIKey, s.status.SetupToken = ready.Key, ready.SetupToken
 	s.status.APIURL = "http://" + s.config.HTTP + "/api/v1"
 	s.status.ConsoleURL = consoleURL(s.config.HTTP)
-	return nil
+	s.status.CAFile = filepath.Join(s.config.StateDir, "tunnel-ca.pem")
+	return os.WriteFile(s.status.CAFile, ready.TunnelCA, 0o644)
 }
 
 // urlPort is the port of addr as URLs under https need it.
@@ -189,5 +190,5 @@ func (s *Supervisor) prepareIngress(bool) (any, []*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.HTTPSAddr = s.config.HTTPS
-	return role.IngressStart{TunnelDomain: s.config.Settings.Tunnels.Domain}, []*os.File{listener}, nil
+	return role.IngressStart{TunnelDomain: s.config.Settings.Tunnels.Domain, Plain: s.config.Purge}, []*os.File{listener}, nil
 }

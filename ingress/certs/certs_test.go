@@ -1,13 +1,14 @@
 package certs
 
 import (
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/asn1"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -82,8 +83,7 @@ func TestOnlyKnownHostsGetACertificate(t *testing.T) {
 	}
 	for _, name := range []string{"", "b-1.tunnel.localhost", "tunnel.localhost", "x.a-1.tunnel.localhost", "evil.test", "a-1.tunnel.localhost.evil.test", "*.tunnel.localhost", "127.0.0.1"} {
 		_, err := shake(s, name)
-		var alert tls.AlertError
-		if !errors.As(err, &alert) || alert != 112 {
+		if err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 			t.Errorf("%q: %v, want the alert unrecognized_name", name, err)
 		}
 	}
@@ -157,10 +157,10 @@ func TestLeafNamesOneHost(t *testing.T) {
 	if !slices.Equal(a.Leaf.DNSNames, []string{"a-1.tunnel.localhost"}) || a.Leaf.IsCA || a.Leaf.Subject.CommonName != "" {
 		t.Errorf("%v, CA %v, %q", a.Leaf.DNSNames, a.Leaf.IsCA, a.Leaf.Subject.CommonName)
 	}
-	if key, ok := a.PrivateKey.(interface{ Equal(x any) bool }); ok && key.Equal(b.PrivateKey) {
+	if a.Leaf.PublicKey.(*ecdsa.PublicKey).Equal(b.Leaf.PublicKey) {
 		t.Error("two hosts share a key")
 	}
-	if a.Leaf.PublicKey.(interface{ Equal(any) bool }); a.Leaf.SerialNumber.Cmp(b.Leaf.SerialNumber) == 0 {
+	if a.Leaf.SerialNumber.Cmp(b.Leaf.SerialNumber) == 0 {
 		t.Error("two leaves share a serial")
 	}
 }

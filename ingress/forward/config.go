@@ -54,7 +54,7 @@ type Hop struct {
 	Woken      time.Time  // when the sandbox was woken, if lately: its port may open later
 	Stream     *streams.Stream
 	Waited     time.Duration // for a wake; told to the client
-	Body       io.Reader // instead of the request's body, which may have been read ahead
+	Body       io.Reader     // instead of the request's body, which may have been read ahead
 	// Upgrade takes the client's connection over from the server; nil refuses upgrades.
 	Upgrade func(http.ResponseWriter) (net.Conn, *bufio.Reader, error)
 }

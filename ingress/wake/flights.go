@@ -260,3 +260,13 @@ func (f *Flights) drop(sandbox string, fl *flight) {
 		delete(f.flights, sandbox)
 	}
 }
+
+// Woken returns the generation in which the sandbox runs after from, as far as this process knows; 0 if it does not.
+func (f *Flights) Woken(sandbox string, from uint64) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.flights[sandbox]; fl != nil && fl.finished() && fl.err == nil && fl.to > from {
+		return fl.to
+	}
+	return 0
+}

@@ -23,6 +23,7 @@ type Session struct {
 	done chan struct{} // closed at the end
 
 	mu      sync.Mutex
+	ln      net.Listener
 	main    net.Conn
 	hello   frame.HelloMessage
 	ready   chan struct{} // closed while main is set
@@ -70,11 +71,8 @@ func (s *Session) Hello() (frame.HelloMessage, bool) {
 func (s *Session) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { s.end(context.Canceled) })
 	defer stop()
-	go func() {
-		<-s.done
-		ln.Close()
-	}()
-	err := s.accept(ln)
+	s.Replace(ln)
+	err := s.accept()
 	s.end(err)
 	s.own.Wait()
 	if ctx.Err() != nil {
@@ -85,8 +83,28 @@ func (s *Session) Serve(ctx context.Context, ln net.Listener) error {
 	return s.ended
 }
 
+// Replace goes on with another listener, as when the node was started anew. What is connected stays connected.
+func (s *Session) Replace(ln net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		ln.Close()
+		return
+	}
+	if s.ln != nil {
+		s.ln.Close()
+	}
+	s.ln = ln
+}
+
+func (s *Session) listener() net.Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ln
+}
+
 // accept takes connections no faster than Limits.Accepts and holds Limits.Pending at most: a flood waits in its own queue.
-func (s *Session) accept(ln net.Listener) error {
+func (s *Session) accept() error {
 	rate := newPace(s.cfg.Limits.Accepts, time.Now())
 	for {
 		select {
@@ -97,9 +115,16 @@ func (s *Session) accept(ln net.Listener) error {
 		if rest := rate.take(time.Now()); rest > 0 && !s.sleep(rest) {
 			return context.Canceled
 		}
+		ln := s.listener()
+		if ln == nil { // ended before it began
+			return context.Canceled
+		}
 		conn, err := ln.Accept()
 		if err != nil {
 			<-s.pending
+			if errors.Is(err, net.ErrClosed) && ln != s.listener() {
+				continue
+			}
 			if errors.Is(err, net.ErrClosed) || !s.sleep(100*time.Millisecond) {
 				return fmt.Errorf("accepting init's connections: %w", err)
 			}
@@ -232,6 +257,9 @@ func (s *Session) end(why error) {
 	}
 	s.ended = why
 	close(s.done)
+	if s.ln != nil {
+		s.ln.Close()
+	}
 	if s.main != nil {
 		s.main.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -102,15 +103,21 @@ func (s *Store) debootstrap(ctx context.Context, name, program string) (Image, e
 	said := make(chan string, 1)
 	go func() { said <- s.follow(name, stderr) }()
 
-	// The tar is unpacked while it comes; the name is given only when the program has ended well.
-	digest, unpackErr := s.unpack(ctx, stdout)
-	_, _ = io.Copy(io.Discard, stdout)
-	last := <-said
-	if err := cmd.Wait(); err != nil {
-		return Image{}, fmt.Errorf("mmdebstrap: %w: %s", err, last)
+	// The tar is unpacked while it comes, and kept only when the program has ended well.
+	ended := sync.OnceValue(func() error {
+		_, _ = io.Copy(io.Discard, stdout)
+		why := <-said
+		if err := cmd.Wait(); err != nil {
+			return fmt.Errorf("mmdebstrap: %w: %s", err, why)
+		}
+		return nil
+	})
+	digest, err := s.unpack(ctx, stdout, ended)
+	if why := ended(); why != nil {
+		err = why // the cause, where both failed
 	}
-	if unpackErr != nil {
-		return Image{}, unpackErr
+	if err != nil {
+		return Image{}, err
 	}
 	img := Image{Name: name, Digest: digest, Rootfs: s.rootfs(digest)}
 	return img, s.save(Status{Image: img, State: "ready", Since: s.c.Now().UTC()})
@@ -126,18 +133,19 @@ func alone(cmd *exec.Cmd) {
 	}
 }
 
-// follow records each line of progress, at most one in two seconds, and returns the last error line.
+// follow records each line of progress, at most one in two seconds, and returns the first error line, the cause of those
+// that follow it; without one, the last line.
 func (s *Store) follow(name string, r io.Reader) string {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 4096), 1<<20)
-	last, saved := "", time.Time{}
+	why, saved := "", time.Time{}
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || len(line) > 300 {
 			continue
 		}
-		if strings.HasPrefix(line, "E:") || last == "" || !strings.HasPrefix(last, "E:") {
-			last = line
+		if !strings.HasPrefix(why, "E:") {
+			why = line
 		}
 		progress, ok := strings.CutPrefix(line, "I: ")
 		if now := s.c.Now(); ok && now.Sub(saved) > 2*time.Second {
@@ -148,7 +156,7 @@ func (s *Store) follow(name string, r io.Reader) string {
 		}
 	}
 	_, _ = io.Copy(io.Discard, r)
-	return last
+	return why
 }
 
 func baseArgs(suite string, sources []string) []string {

@@ -21,5 +21,6 @@
 //
 // # Failure
 //
-// A build that fails or is cut off leaves a name that says so, and no directory; it may be started again.
+// A build that fails or is cut off, also by our own death, leaves a name that says so, and no directory, process or mount;
+// it may be started again.
 package images

@@ -359,7 +359,7 @@ func TestBaseFailureIsRecorded(t *testing.T) {
 	s := open(t)
 	bin := t.TempDir()
 	// The program is found by PATH; this one is no Debian.
-	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\necho 'I: starting' >&2\necho 'E: no such suite' >&2\nexit 25\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\necho 'I: starting' >&2\necho 'E: no such suite' >&2\necho 'E: mmdebstrap failed to run' >&2\nexit 25\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin)
@@ -369,6 +369,9 @@ func TestBaseFailureIsRecorded(t *testing.T) {
 	s.Wait()
 	if _, err := s.Resolve("base"); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "E: no such suite") {
 		t.Errorf("got %v", err)
+	}
+	if images, _ := filepath.Glob(filepath.Join(s.c.Dir, "sha256-*")); len(images) != 0 {
+		t.Errorf("an image of what came before it failed: %q", images)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if err := s.StartBase(t.Context()); err == nil || !strings.Contains(err.Error(), "not installed") {

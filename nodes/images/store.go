@@ -175,7 +175,7 @@ func (s *Store) Import(ctx context.Context, name string, r io.Reader) (Image, er
 	if !validName.MatchString(name) {
 		return Image{}, fmt.Errorf("image %q: not a name", name)
 	}
-	digest, err := s.unpack(ctx, r)
+	digest, err := s.unpack(ctx, r, nil)
 	if err != nil {
 		return Image{}, fmt.Errorf("importing image %q: %w", name, err)
 	}

@@ -15,8 +15,9 @@ import (
 	"strings"
 )
 
-// unpack unpacks a tar stream into place and returns its digest.
-func (s *Store) unpack(ctx context.Context, r io.Reader) (digest string, err error) {
+// unpack unpacks a tar stream into place and returns its digest. Before it gives what it unpacked its place it asks ended,
+// unless that is nil, whether all of the stream was meant to be there.
+func (s *Store) unpack(ctx context.Context, r io.Reader, ended func() error) (digest string, err error) {
 	tmp, err := os.MkdirTemp(s.c.Dir, partial)
 	if err != nil {
 		return "", err
@@ -39,6 +40,11 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (digest string, err err
 	}
 	if _, err := io.Copy(io.Discard, in); err != nil { // padding behind the end counts for the digest
 		return "", err
+	}
+	if ended != nil {
+		if err := ended(); err != nil {
+			return "", err
+		}
 	}
 	if err := prepare(root); err != nil {
 		return "", err

@@ -6,15 +6,19 @@
 // # Security invariants
 //
 //   - AE-1: sockets are served only once the process is in its cage (TestSocketsAreRefusedOutsideTheCage).
-//   - AE-2: a name is with the node before its address is with a sandbox (TestNameGoesToTheNodeFirst).
+//   - AE-2: a name is with the node before its address is with a sandbox; while the node is away no name gets one (TestNameGoesToTheNodeFirst).
 //   - AE-3: with no fresh policy the flows that are alive end (TestStalePolicyEndsFlows).
+//   - AE-4: a verdict that was recorded outlives the process, and reaches control once it is there (TestRecordOutlivesAKill).
 //
 // # Not here
 //
-// What is decided: policies. Whose an address is: the node says so.
+// What is decided: policies. Whose an address is: the node says so. A floor that is tightened later is asked about new
+// connections, and about live ones only where the policy names an address: a live flow to a name goes on, as the address that it
+// was dialled to is not in the table of flows. (Exemptions are configuration, so today the edge starts anew with them.)
 //
 // # Failure
 //
-// Without the node no new address is bound; without control nothing new is allowed after feed.FreshFor; without room in the
-// spool every connection is refused.
+// Without the node no new address is bound and no new name is answered, for a moment: the supervisor starts it again. Without
+// control nothing new is allowed after feed.FreshFor; without room in the spool every connection is refused. A table of the
+// node's that does not fit, or a part that ends, ends the process, and the next one begins with what the node has.
 package edge

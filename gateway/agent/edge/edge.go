@@ -59,12 +59,9 @@ const (
 
 // Run is the life of the process.
 func Run(ctx context.Context) error {
-	e := &Edge{log: slog.New(slog.NewJSONHandler(os.Stderr, nil)), bindings: egress.NewBindings()}
+	e := newEdge(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	ctx, e.fail = context.WithCancel(ctx)
 	defer e.fail()
-	e.parts, e.end = context.WithCancel(context.Background())
-	e.node = &child.Sibling{Mux: link.NewMux()}
-	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship}
 	err := child.Run(ctx, child.Spec{
 		Start:    e.start,
 		Stop:     e.stop,
@@ -72,6 +69,14 @@ func Run(ctx context.Context) error {
 	})
 	e.finish()
 	return err
+}
+
+func newEdge(log *slog.Logger) *Edge {
+	e := &Edge{log: log, bindings: egress.NewBindings(), fail: func() {}}
+	e.parts, e.end = context.WithCancel(context.Background())
+	e.node = &child.Sibling{Mux: link.NewMux()}
+	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship}
+	return e
 }
 
 // finish ends the parts. It doesn't wait long: without a supervisor nothing of a sandbox may be served on.
@@ -105,7 +110,6 @@ func (e *Edge) start(_ context.Context, raw json.RawMessage, _ []*os.File) (any,
 	}
 	e.caged.Store(true)
 	e.log.Info("edge serves", "landlock_abi", report.LandlockABI)
-	e.running.Go(func() { e.flows.Run(e.parts) })
 	return role.Caged{LandlockABI: report.LandlockABI, Checked: report.Checked}, nil, nil
 }
 

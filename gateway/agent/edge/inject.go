@@ -7,6 +7,7 @@ import (
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/proxy"
 	"portreeve.dev/gateway/feed"
 	"portreeve.dev/secrets"
 )
@@ -15,17 +16,17 @@ import (
 // granted, so that nothing passes as it came.
 type injector struct{ holder *feed.Holder }
 
-func (i injector) Granted(b egress.Binding, host string, _ uint16) bool {
+func (i injector) Granted(b egress.Binding, host string) bool {
 	held, _, err := i.holder.Injector(b)
 	return err != nil || held.Granted(host)
 }
 
-func (i injector) Apply(_ context.Context, b egress.Binding, host string, port uint16, r *http.Request) ([]decisions.Use, error) {
+func (i injector) Apply(_ context.Context, b egress.Binding, to proxy.Place, r *http.Request) ([]decisions.Use, error) {
 	held, policy, err := i.holder.Injector(b)
 	if err != nil {
 		return nil, fmt.Errorf("secrets for %q: %w", b.Sandbox, err)
 	}
-	done, err := held.Apply(secrets.Request{Host: host, Port: port, Policy: policy, Path: r.URL.EscapedPath()}, r)
+	done, err := held.Apply(secrets.Request{Host: to.Host, Port: to.Port, Policy: policy, Path: r.URL.EscapedPath(), Withhold: to.Withhold}, r)
 	if err != nil {
 		return nil, err
 	}

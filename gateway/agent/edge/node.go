@@ -30,8 +30,15 @@ func (e *Edge) registerNode() {
 	})
 }
 
-// sync takes the node's table as the truth about addresses, and adds its names to ours.
-func (e *Edge) sync(s role.Sync) (role.EdgeHello, error) {
+// sync takes the node's table as the truth about addresses, and adds its names to ours. Where that can't be, a name here
+// stands for something else than there: the process ends, and the next one begins with the node's.
+func (e *Edge) sync(s role.Sync) (hello role.EdgeHello, err error) {
+	defer func() {
+		if err != nil {
+			e.log.Error("the node's table does not fit this one", "err", err)
+			e.fail()
+		}
+	}()
 	live := make(map[string]bool, len(s.Bindings))
 	for _, b := range s.Bindings {
 		live[b.Sandbox] = true
@@ -53,7 +60,7 @@ func (e *Edge) sync(s role.Sync) (role.EdgeHello, error) {
 			return role.EdgeHello{}, err
 		}
 	}
-	hello := role.EdgeHello{Serving: e.serving.Load()}
+	hello.Serving = e.serving.Load()
 	for _, n := range e.names.Export() {
 		hello.Names = append(hello.Names, role.Name{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Host: n.Name, Addr: n.Addr})
 	}
@@ -70,7 +77,8 @@ func (e *Edge) unbind(u role.Unbind) {
 	e.names.Drop(u.Sandbox)
 }
 
-// serve takes the sockets of the edge netns: TCP, DNS over UDP, DNS over TCP.
+// serve takes the sockets of the edge netns: TCP, DNS over UDP, DNS over TCP. What it can't use ends the process: nobody else
+// could serve in its place.
 func (e *Edge) serve(files []*os.File) error {
 	defer func() {
 		for _, f := range files {
@@ -86,25 +94,33 @@ func (e *Edge) serve(files []*os.File) error {
 	if e.serving.Swap(true) {
 		return errors.New("edge has its sockets already")
 	}
-	tcp, err := net.FileListener(files[0])
+	tcp, udp, dns, err := sockets(files)
 	if err != nil {
-		return fmt.Errorf("taking the TCP socket: %w", err)
-	}
-	packets, err := net.FilePacketConn(files[1])
-	if err != nil {
-		return fmt.Errorf("taking the UDP socket: %w", err)
-	}
-	udp, ok := packets.(*net.UDPConn)
-	if !ok {
-		return errors.New("taking the UDP socket: it is none")
-	}
-	dns, err := net.FileListener(files[2])
-	if err != nil {
-		return fmt.Errorf("taking the TCP socket for DNS: %w", err)
+		e.fail()
+		return err
 	}
 	e.running.Go(func() { e.ended("resolver", e.resolver.Serve(e.parts, udp, dns)) })
 	e.running.Go(func() { e.ended("proxy", e.proxy.Serve(e.parts, tcp)) })
+	e.running.Go(func() { e.ended("flows", e.flows.Run(e.parts)) })
 	return nil
+}
+
+func sockets(files []*os.File) (tcp net.Listener, udp *net.UDPConn, dns net.Listener, err error) {
+	if tcp, err = net.FileListener(files[0]); err != nil {
+		return nil, nil, nil, fmt.Errorf("taking the TCP socket: %w", err)
+	}
+	packets, err := net.FilePacketConn(files[1])
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("taking the UDP socket: %w", err)
+	}
+	udp, ok := packets.(*net.UDPConn)
+	if !ok {
+		return nil, nil, nil, errors.New("taking the UDP socket: it is none")
+	}
+	if dns, err = net.FileListener(files[2]); err != nil {
+		return nil, nil, nil, fmt.Errorf("taking the TCP socket for DNS: %w", err)
+	}
+	return tcp, udp, dns, nil
 }
 
 // ended ends the process when a part of it ended by itself: a new one has all parts, and new sockets.
@@ -115,9 +131,14 @@ func (e *Edge) ended(part string, err error) {
 	}
 }
 
-// tellName hands a new name to the node; what it wrote outlives this process. A node that was gone asks for all names again (sync).
-func (e *Edge) tellName(n resolver.Entry) {
-	if conn := e.node.Now(); conn != nil {
-		conn.Notify(role.EdgeName, role.Name{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Host: n.Name, Addr: n.Addr})
+// errNoNode is why there are no new names: this process alone would take them along when it dies.
+var errNoNode = errors.New("the node is away")
+
+// tellName hands a new name to the node; what it wrote outlives this process. While the node is away there are no new names.
+func (e *Edge) tellName(n resolver.Entry) error {
+	conn := e.node.Now()
+	if conn == nil {
+		return errNoNode
 	}
+	return conn.Notify(role.EdgeName, role.Name{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Host: n.Name, Addr: n.Addr})
 }

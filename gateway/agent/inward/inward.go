@@ -45,6 +45,7 @@ func Run(ctx context.Context) error {
 	node, ingress := &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}
 	i.registerNode(node.Mux)
 	i.registerControl(i.control.Mux)
+	i.registerIngress(ingress.Mux)
 	return child.Run(ctx, child.Spec{
 		Start:    i.start,
 		Siblings: map[string]*child.Sibling{"node": node, "control": i.control, "ingress": ingress},
@@ -93,8 +94,12 @@ func (i *Inward) registerControl(mux *link.Mux) {
 	})
 }
 
-// bind takes the listener that the sandbox's init dials, in place of an earlier one.
+// bind takes the listener that the sandbox's init dials, in place of an earlier one. A node that was started anew brings a new
+// one for the same sandbox: what runs in it goes on.
 func (i *Inward) bind(b egress.Binding, files []*os.File) error {
+	if len(files) == 0 {
+		return i.regenerate(b)
+	}
 	if !i.caged.Load() || len(files) != 1 {
 		for _, f := range files {
 			f.Close()
@@ -106,6 +111,9 @@ func (i *Inward) bind(b egress.Binding, files []*os.File) error {
 	if err != nil {
 		return fmt.Errorf("binding %q: %w", b.Sandbox, err)
 	}
+	if i.rebind(b, listener) {
+		return nil
+	}
 	i.unbind(b.Sandbox)
 	ctx, cancel := context.WithCancel(i.ctx)
 	s := guest.NewSession(guest.Config{Sandbox: b.Sandbox, Log: i.log})
@@ -116,6 +124,30 @@ func (i *Inward) bind(b egress.Binding, files []*os.File) error {
 	i.mu.Unlock()
 	go i.serve(ctx, b, s, listener)
 	return nil
+}
+
+// regenerate notes that a bound sandbox goes on as a later generation.
+func (i *Inward) regenerate(b egress.Binding) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	old := i.boxes[b.Sandbox]
+	if old == nil || old.binding.Incarnation != b.Incarnation {
+		return fmt.Errorf("sandbox %q is not bound as incarnation %d", b.Sandbox, b.Incarnation)
+	}
+	i.boxes[b.Sandbox] = &box{b, old.session, old.end}
+	return nil
+}
+
+func (i *Inward) rebind(b egress.Binding, l net.Listener) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known := i.boxes[b.Sandbox]
+	if known == nil || known.binding.Incarnation != b.Incarnation {
+		return false
+	}
+	known.binding = b
+	known.session.Replace(l) // one that has ended for good stays ended
+	return true
 }
 
 func (i *Inward) serve(ctx context.Context, b egress.Binding, s *guest.Session, l net.Listener) {

@@ -96,10 +96,14 @@ func (a *Agent) keepEvent(e nodes.Event) {
 		a.names.drop(e.Sandbox)
 		return
 	}
+	a.queue(role.Event{Sandbox: e.Sandbox, Kind: string(e.Kind), Incarnation: e.Incarnation, Generation: e.Generation})
+}
+
+func (a *Agent) queue(e role.Event) {
 	select {
-	case a.events <- role.Event{Sandbox: e.Sandbox, Kind: string(e.Kind), Incarnation: e.Incarnation, Generation: e.Generation}:
+	case a.events <- e:
 	default:
-		a.log.Warn("an event is dropped: control does not take any", "sandbox", e.Sandbox, "kind", string(e.Kind))
+		a.log.Warn("an event is dropped: control does not take any", "sandbox", e.Sandbox, "kind", e.Kind)
 	}
 }
 

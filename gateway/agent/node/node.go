@@ -28,6 +28,7 @@ type Agent struct {
 	edge    *child.Sibling
 	inward  *child.Sibling
 	control *child.Sibling
+	ingress *child.Sibling
 
 	setup   role.NodeStart
 	netns   *netns.Edge
@@ -47,12 +48,14 @@ func Run(ctx context.Context) error {
 	a.edge = &child.Sibling{Mux: link.NewMux(), Up: a.meetEdge, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
 	a.inward = &child.Sibling{Mux: link.NewMux(), Up: a.meetInward, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
 	a.control = &child.Sibling{Mux: link.NewMux(), Up: a.tellEvents, Limits: link.Limits{Frame: 1 << 20}}
+	a.ingress = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 1 << 16}}
 	a.registerEdge()
+	a.registerIngress()
 	a.registerControl()
 	return child.Run(ctx, child.Spec{
 		Start:    a.start,
 		Stop:     a.stop,
-		Siblings: map[string]*child.Sibling{"edge": a.edge, "inward": a.inward, "control": a.control},
+		Siblings: map[string]*child.Sibling{"edge": a.edge, "inward": a.inward, "control": a.control, "ingress": a.ingress},
 	})
 }
 

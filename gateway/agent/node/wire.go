@@ -37,14 +37,15 @@ func (w *wire) Bind(ctx context.Context, p nodes.Placement, init *os.File) error
 	if err := w.edge.Call(ctx, role.EdgeBind, binding(p), nil); err != nil {
 		return fmt.Errorf("telling edge of %q: %w", p.Sandbox, err)
 	}
-	if init == nil {
-		return nil
-	}
 	conn, err := w.inward.Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("telling inward of %q: %w", p.Sandbox, err)
 	}
-	if err := conn.Call(ctx, role.InwardBind, binding(p), nil, init); err != nil {
+	var files []*os.File
+	if init != nil {
+		files = append(files, init)
+	}
+	if err := conn.Call(ctx, role.InwardBind, binding(p), nil, files...); err != nil {
 		return fmt.Errorf("telling inward of %q: %w", p.Sandbox, err)
 	}
 	return nil

@@ -15,3 +15,10 @@ CREATE TABLE tunnels (
 );
 CREATE INDEX tunnels_sandbox ON tunnels (sandbox_id);
 CREATE INDEX tunnels_end ON tunnels (expires_at);
+
+CREATE TABLE platform_keys (
+    name        TEXT PRIMARY KEY,
+    certificate BYTEA,
+    sealed      BYTEA NOT NULL,
+    created_at  BIGINT NOT NULL
+);
