@@ -19,7 +19,6 @@
 //   - IG-1: an unknown, ended or refused request wakes nothing and dials nothing (TestRefusedRequestsWakeAndDialNothing).
 //   - IG-2: what is dialled is the record's sandbox, port and generation, whatever the client sends (TestOnlyTheRecordIsDialled).
 //   - IG-3: a change of the route while a request is on its way to the app ends it (TestRouteIsLookedAtAgain).
-//   - IG-4: two tunnels never share a connection, a cookie or a stream (TestTunnelsAreApart).
 //
 // # Not here
 //

@@ -85,6 +85,17 @@ func (p *Product) PID(role string) (int, error) {
 	return 0, fmt.Errorf("no process plays the role %q", role)
 }
 
+// PIDs returns the number of the process that plays each role now; one that is not there is left out.
+func (p *Product) PIDs() map[string]int {
+	pids := map[string]int{"supervisor": p.cmd.Process.Pid}
+	for _, r := range roles {
+		if pid, err := p.PID(r.name); err == nil {
+			pids[r.name] = pid
+		}
+	}
+	return pids
+}
+
 // alive returns the product's processes that run now, the supervisor first.
 func (p *Product) alive() []int {
 	pids := []int{p.cmd.Process.Pid}

@@ -261,10 +261,23 @@ func (p *Product) CLIWith(stdin string, args ...string) Run {
 	return run(cmd)
 }
 
+// Command prepares bin/portreeve with the arguments in the gateway namespace, for tests that look at its start alone.
+func (l *Lab) Command(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	bin, err := BinDir()
+	if err != nil {
+		return nil, err
+	}
+	return l.command(ctx, bin, args...), nil
+}
+
+func (l *Lab) command(ctx context.Context, bin string, args ...string) *exec.Cmd {
+	args = append([]string{"netns", "exec", l.Gateway.Name, filepath.Join(bin, "portreeve")}, args...)
+	return exec.CommandContext(ctx, "ip", args...)
+}
+
 // Command prepares bin/portreeve with the arguments, for tests that watch it while it runs.
 func (p *Product) Command(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{"netns", "exec", p.lab.Gateway.Name, filepath.Join(p.Bin, "portreeve")}, args...)
-	cmd := exec.CommandContext(ctx, "ip", args...)
+	cmd := p.lab.command(ctx, p.Bin, args...)
 	cmd.Env = append(os.Environ(), "PORTREEVE_URL="+p.Info.APIURL, "PORTREEVE_KEY="+p.Info.APIKey)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd

@@ -38,7 +38,7 @@ type Request struct {
 }
 
 // Web is the lab's web servers. Each answers with the request that it received, as JSON; /bytes/N answers N bytes,
-// /status/N that status.
+// /status/N that status, .../events goes on for a while, and a WebSocket echoes.
 type Web struct {
 	mu       sync.Mutex
 	requests []Request
@@ -167,6 +167,9 @@ func (w *Web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.requests = append(w.requests, got)
 	w.mu.Unlock()
+	if stream(rw, r) {
+		return
+	}
 	if what, arg, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); what == "bytes" || what == "status" {
 		n, err := strconv.Atoi(arg)
 		switch {

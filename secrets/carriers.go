@@ -7,128 +7,115 @@ import (
 	"strings"
 )
 
-// A carrier's name says so. Names are cut into words at punctuation and capitals, and these are the words that public APIs
-// take credentials under (Authorization, X-Api-Key, PRIVATE-TOKEN, X-Amz-Security-Token, Ocp-Apim-Subscription-Key,
-// ?access_token=, ?sig=, ...). Removing one too many breaks a call visibly; one too few lets another account in silently.
-var carrierWords = words(`auth authorization authentication oauth bearer token jwt secret password passwd passphrase pwd pass
-	credential credentials session sessionid sid sessid signature sig hmac cookie cookie2 ticket assertion saml samlresponse login otp totp
-	apikey xapikey accesskey accesskeyid secretkey subscriptionkey authkey privatekey accesstoken authtoken sessiontoken refreshtoken idtoken
-	apitoken awsaccesskeyid googleaccessid sharedkey sas apisecret clientsecret appkey appsecret authtok userpwd`)
+// A Found is the place of a credential that a request carries: "header:authorization", "query:key". It never holds a value,
+// and is at most 64 bytes long.
+type Found string
 
-// A key by itself is one (?key=, Key:); behind another word only behind one of these, so that sort_key is none.
-var keyOwners = words(`api access subscription private secret account app application client project consumer auth license licence
-	service public shared master admin user developer functions signing x`)
+const maxFound = 64
 
-// Tokens that say where in a list one is, or which kind of thing is meant, and not who is asking.
-var tokenOfAPage = words(`page next continuation continue sync resume previous prev cursor start idempotency request-id`)
-
-// Prefixes of headers in which the clouds carry pieces of signed requests.
-var carrierPrefixes = []string{"x-amz-", "x-goog-authenticated", "x-goog-iap", "x-ms-authorization", "x-ms-token", "cf-access-", "x-forwarded-access", "x-original-authorization"}
-
-func words(list string) map[string]bool {
-	set := make(map[string]bool)
-	for w := range strings.FieldsSeq(list) {
-		set[w] = true
+// found names a place. The sandbox chose the name, so it is cut and made printable.
+func found(kind, name string) Found {
+	place := []byte(kind + ":" + strings.ToLower(name))
+	for i, c := range place {
+		if c < ' ' || c > '~' {
+			place[i] = '?'
+		}
 	}
-	return set
+	return Found(place[:min(len(place), maxFound)])
 }
 
-// split cuts a name into lower-case words: X-Api-Key, access_token, pageToken.
-func split(name string) (parts []string) {
-	var word []byte
-	flush := func() {
-		if len(word) > 0 {
-			parts = append(parts, strings.ToLower(string(word)))
-			word = nil
+// Carriers lists the credentials in r by place, sorted. r stays as it is.
+func Carriers(r *http.Request) (list []Found) {
+	for name, values := range r.Header {
+		if inHeader(name, values) {
+			list = append(list, found("header", name))
 		}
 	}
-	for i := range len(name) {
-		c := name[i]
-		upper := c >= 'A' && c <= 'Z'
-		switch {
-		case !upper && (c < 'a' || c > 'z') && (c < '0' || c > '9'):
-			flush()
-			continue
-		case upper && i > 0 && name[i-1] >= 'a' && name[i-1] <= 'z':
-			flush()
+	for name := range r.Trailer {
+		if carrierHeader(name) {
+			list = append(list, found("trailer", name))
 		}
-		word = append(word, c)
 	}
-	flush()
-	return parts
+	if r.URL.User != nil {
+		list = append(list, "userinfo")
+	}
+	for pair := range pairs(r.URL.RawQuery) {
+		if name, ok := inQuery(pair); ok {
+			list = append(list, found("query", name))
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
-// isCarrier reports whether a header or query key of that name is taken for a credential.
-func isCarrier(name string) bool {
-	lower := strings.ToLower(name)
-	if lower == "sec-websocket-key" || lower == "x-goog-api-client" {
-		return false
+// RemoveCarriers takes every credential that its sender put there out of r, and returns what Carriers would have. No trailer
+// stays: trailers come behind the body, when it is too late to judge them.
+func RemoveCarriers(r *http.Request) []Found {
+	list := Carriers(r)
+	r.Trailer = nil
+	if len(list) == 0 {
+		return nil
 	}
-	for _, p := range carrierPrefixes {
-		if strings.HasPrefix(lower, p) {
-			return true
+	for name, values := range r.Header {
+		if inHeader(name, values) {
+			delete(r.Header, name)
 		}
 	}
-	parts := split(name)
-	if len(parts) == 1 && parts[0] == "key" || carrierWords[strings.Join(parts, "")] {
-		return true
-	}
-	for i, w := range parts {
-		switch {
-		case (w == "token" || w == "key") && i > 0 && tokenOfAPage[parts[i-1]]:
-		case carrierWords[w], w == "key" && i > 0 && keyOwners[parts[i-1]]:
+	r.URL.User = nil
+	r.URL.RawQuery = cleanQuery(r.URL.RawQuery)
+	return list
+}
+
+// inHeader reports whether a field is a carrier, by its name or, for the one field that has another use too, by its value.
+func inHeader(name string, values []string) bool {
+	return carrierHeader(name) || name == "Sec-Websocket-Protocol" && slices.ContainsFunc(values, inProtocols)
+}
+
+// longestProtocol is more than any registered WebSocket subprotocol has.
+const longestProtocol = 40
+
+// inProtocols reports whether a list of WebSocket subprotocols has a credential in it. Browsers can't set other fields, so
+// there are APIs that take one here: openai-insecure-api-key.VALUE, base64url.bearer.authorization.k8s.io.VALUE, or bare.
+func inProtocols(list string) bool {
+	for protocol := range strings.SplitSeq(list, ",") {
+		protocol = strings.TrimSpace(protocol)
+		label, _, _ := strings.Cut(protocol, ".")
+		if len(protocol) > longestProtocol || carrierKey(protocol) || carrierKey(label) {
 			return true
 		}
 	}
 	return false
 }
 
-// A Found is a credential that was removed, by place.
-type Found string
-
-// removeCarriers takes every credential out of r that its sender put there, and says where they were.
-func removeCarriers(r *http.Request) (found []Found) {
-	for name := range r.Header {
-		if isCarrier(name) {
-			found = append(found, Found("header:"+strings.ToLower(name)))
-			delete(r.Header, name)
-		}
-	}
-	for name := range r.Trailer { // announced now, sent after the body: too late to judge then
-		if isCarrier(name) {
-			found = append(found, Found("trailer:"+strings.ToLower(name)))
-		}
-	}
-	r.Trailer = nil
-	if r.URL.User != nil {
-		found = append(found, "userinfo")
-		r.URL.User = nil
-	}
-	query, removed := cleanQuery(r.URL.RawQuery)
-	r.URL.RawQuery = query
-	found = append(found, removed...)
-	slices.Sort(found)
-	return found
+// pairs cuts a raw query where some server would: at & and at ;.
+func pairs(raw string) func(yield func(string) bool) {
+	return strings.FieldsFuncSeq(raw, func(c rune) bool { return c == '&' || c == ';' })
 }
 
-// cleanQuery drops the pairs whose key is a carrier's and keeps the bytes of the rest as they are. A key that doesn't decode
-// is dropped too: whoever reads it may see a carrier in it.
-func cleanQuery(raw string) (clean string, found []Found) {
-	if raw == "" {
-		return "", nil
+// inQuery reports whether a raw pair's key is a carrier's, however it is encoded. A key that doesn't decode is taken for one:
+// whoever reads it may see one in it.
+func inQuery(pair string) (name string, ok bool) {
+	key, _, _ := strings.Cut(pair, "=")
+	name, err := url.QueryUnescape(key)
+	if err != nil {
+		return "(unreadable)", true
 	}
+	return name, carrierKey(name)
+}
+
+// cleanQuery drops the pairs that carry a credential and keeps the bytes of the others.
+func cleanQuery(raw string) string {
 	var keep []string
-	for pair := range strings.FieldsFuncSeq(raw, func(c rune) bool { return c == '&' || c == ';' }) {
-		key, _, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(key)
-		if err != nil || isCarrier(name) {
-			found = append(found, Found("query:"+strings.ToLower(clip(name))))
+	dropped := false
+	for pair := range pairs(raw) {
+		if _, ok := inQuery(pair); ok {
+			dropped = true
 			continue
 		}
 		keep = append(keep, pair)
 	}
-	return strings.Join(keep, "&"), found
+	if !dropped {
+		return raw
+	}
+	return strings.Join(keep, "&")
 }
-
-// clip keeps a name that a sandbox chose short in the record.
-func clip(s string) string { return s[:min(len(s), 64)] }

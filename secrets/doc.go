@@ -6,7 +6,8 @@
 //	uses, err := injector.Apply(secrets.Request{Host: "api.example.com", Port: 443, Policy: "web"}, r)
 //
 // On a host that any grant names it first removes every carrier of a credential that the sandbox sent, whether or not a
-// grant fits this request: an allowed host is not an allowed account.
+// grant fits this request: an allowed host is not an allowed account. What a carrier is says its name (names.go); Carriers and
+// RemoveCarriers do the same for whoever blocks or strips without a grant.
 //
 // # Security invariants
 //
@@ -17,7 +18,9 @@
 //
 // # Not here
 //
-// Whether the request may pass at all (policies), and that the upstream is verified (egress/proxy).
+// Whether the request may pass at all (policies), and that the upstream is verified (egress/proxy). Credentials in a path (a bot's
+// token, a webhook) or in a body are not found: a rule or a grant that names the path keeps the first ones out. Neither is a
+// key that is called as nothing else would be (?code=, ?appid=, ?client_id=).
 //
 // # Failure
 //

@@ -65,14 +65,14 @@ func NewInjector(secrets []Secret) (*Injector, error) {
 // Granted reports whether any grant names that host, on whatever port: there, no credential of the sandbox's own passes.
 func (i *Injector) Granted(host string) bool { return i != nil && i.hosts[host] }
 
-// Apply shapes r, which goes to at over verified TLS unless at says to withhold. On a granted host it removes the sandbox's own credentials, then sets
-// those whose grants fit. It fails with ErrUnavailable, having sent nothing, when a fitting secret has no usable value or
-// two of them want the same header.
+// Apply shapes r, which goes to at over verified TLS unless at says to withhold. On a granted host it removes the sandbox's own
+// credentials, then sets those whose grants fit. It fails with ErrUnavailable, having sent nothing, when a fitting secret has
+// no usable value or two of them want the same header.
 func (i *Injector) Apply(at Request, r *http.Request) (Applied, error) {
 	if !i.Granted(at.Host) {
 		return Applied{}, nil
 	}
-	done := Applied{Removed: removeCarriers(r)}
+	done := Applied{Removed: RemoveCarriers(r)}
 	if at.Withhold {
 		return done, nil
 	}

@@ -1,8 +1,10 @@
-// Command summary reads what "go test -json" prints and tells a person what came of it: a line for each package, what
-// the failed tests said, and a last line with the sums. A skipped test counts as failed, because what a test needs is
-// set up before; so does a package that did not build, and an input without any test.
+// Command summary reads what "go test -json" prints and tells a person what came of it: go test's own line for each
+// package, what the failed tests said, and a last line with the sums. A skipped test counts as failed, because what a test
+// needs is set up before; so does a package that did not build, and an input without any test.
 //
-//	go test -json ./... | go run ./.build/summary
+//	go test -json ./... | go run ./.build/summary [-v]
+//
+// With -v each test that passed has its line too.
 //
 // Exit status: 0 when everything passed, 1 otherwise.
 package main
@@ -10,6 +12,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +20,9 @@ import (
 )
 
 func main() {
-	if !summarize(os.Stdin, os.Stdout) {
+	verbose := flag.Bool("v", false, "a line for each test that passed")
+	flag.Parse()
+	if !summarize(os.Stdin, os.Stdout, *verbose) {
 		os.Exit(1)
 	}
 }
@@ -36,13 +41,14 @@ type key struct{ pkg, test string }
 
 type sums struct {
 	out            io.Writer
+	verbose        bool
 	said           map[key]*strings.Builder
 	passed, failed int
 	ran            map[string]int // tests of a package
 }
 
-func summarize(in io.Reader, out io.Writer) bool {
-	s := &sums{out: out, said: map[key]*strings.Builder{}, ran: map[string]int{}}
+func summarize(in io.Reader, out io.Writer, verbose bool) bool {
+	s := &sums{out: out, verbose: verbose, said: map[key]*strings.Builder{}, ran: map[string]int{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -86,6 +92,9 @@ func (s *sums) end(e event, k key) {
 	case e.Test != "" && e.Action == "pass":
 		s.ran[e.Package]++
 		s.passed++
+		if s.verbose {
+			s.lines(said, "--- PASS")
+		}
 	case e.Test != "":
 		s.ran[e.Package]++
 		s.failed++
@@ -100,6 +109,17 @@ func (s *sums) end(e event, k key) {
 		}
 		fmt.Fprintf(s.out, "FAIL %s (%.1f s)\n%s", e.Package, e.Elapsed, said)
 	case s.ran[e.Package] > 0:
-		fmt.Fprintf(s.out, "ok   %s (%.1f s, %d tests)\n", e.Package, e.Elapsed, s.ran[e.Package])
+		s.lines(said, "PASS", "ok")
+	}
+}
+
+// lines passes on those lines of go test that begin with one of the words.
+func (s *sums) lines(said string, words ...string) {
+	for line := range strings.Lines(said) {
+		for _, w := range words {
+			if strings.HasPrefix(line, w) {
+				fmt.Fprint(s.out, line)
+			}
+		}
 	}
 }

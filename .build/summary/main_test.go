@@ -20,8 +20,25 @@ func TestSummary(t *testing.T) {
 		"other words are passed on": {"go: no such tool\n" + `{"Action":"pass","Package":"p","Test":"TestA"}`, true, "no such tool"},
 	} {
 		var out strings.Builder
-		if ok := summarize(strings.NewReader(c.in), &out); ok != c.ok || !strings.Contains(out.String(), c.want) {
+		if ok := summarize(strings.NewReader(c.in), &out, false); ok != c.ok || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: %v, %q", name, ok, out.String())
+		}
+	}
+}
+
+func TestPassedTestsHaveGoTestsOwnLines(t *testing.T) {
+	const in = `{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS: TestA (0.01s)\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Output":"PASS\n"}
+{"Action":"output","Package":"p","Output":"ok  \tp\t0.021s\n"}
+{"Action":"pass","Package":"p"}
+`
+	const short = "PASS\nok  \tp\t0.021s\n\n1 passed, 0 failed\n"
+	for verbose, want := range map[bool]string{false: short, true: "--- PASS: TestA (0.01s)\n" + short} {
+		var out strings.Builder
+		if ok := summarize(strings.NewReader(in), &out, verbose); !ok || out.String() != want {
+			t.Errorf("verbose %v: %v, %q", verbose, ok, out.String())
 		}
 	}
 }

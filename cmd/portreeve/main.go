@@ -3,6 +3,8 @@
 //	portreeve dev                       start everything on this machine
 //	portreeve run -- CMD                run a command in a sandbox of its own
 //	portreeve sandbox|policy|decisions  look at and change what runs
+//	portreeve tunnel open PORT          give a port of a sandbox a URL; portreeve forward PORT a local address
+//	portreeve secret set NAME           keep a value that never enters a sandbox; portreeve grant says where it goes
 //
 // It keeps its state below /var/lib/portreeve (--state), where the files log/NAME.log hold the logs of its processes, and
 // writes how to reach it to info.json there (--info), of mode 0600 because the API key is in it. Every command that calls

@@ -9,9 +9,14 @@
 //	hostile hold NAME:PORT                       connects to an echo and prints how long it was until the other side ended it
 //	hostile resolve NAME                         prints the address that the name is given
 //	hostile dns SERVER NAME                      asks a server of its choice
+//	hostile opened SCRIPT                        says the requests of a script on one TLS connection, verified, and prints the answers
+//	hostile messages URL                         sends a message over a WebSocket, prints what comes back
+//	hostile events URL                           reads a stream of events, prints each with its time
 //	hostile catch PORT                           answers whoever comes by TCP or UDP
 //	hostile try SECONDS NAME ADDR ADDR6          tries to reach a host by every protocol, again and again; the file tries
 //	                                             in the working folder says how often
+//
+// As process 1 of a sandbox it plays a bad init; the sandbox's variable MODE says which (see playInit).
 //
 // It prints one line, "ok ..." with exit status 0, or "refused ..." with 1.
 package main

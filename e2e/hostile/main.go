@@ -11,6 +11,9 @@ import (
 const limit = 8 * time.Second
 
 func main() {
+	if os.Getpid() == 1 {
+		playInit(os.Getenv("PORTREEVE_ENV_MODE"))
+	}
 	said, err := run(os.Args[1:])
 	if err != nil {
 		fmt.Println("refused", err)
@@ -41,6 +44,12 @@ func run(args []string) (string, error) {
 		return resolve(args[0])
 	case verb == "dns" && len(args) == 2:
 		return ask(args[0], args[1])
+	case verb == "opened" && len(args) == 1:
+		return opened(args[0])
+	case verb == "messages" && len(args) == 1:
+		return messages(args[0])
+	case verb == "events" && len(args) == 1:
+		return events(args[0])
 	case verb == "catch" && len(args) == 1:
 		return catch(args[0])
 	case verb == "try" && len(args) == 4:

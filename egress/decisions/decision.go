@@ -26,6 +26,7 @@ type Decision struct {
 	Method      string    `json:"method,omitempty"`         //
 	Path        string    `json:"path,omitempty"`           // canonical, without the query
 	Secrets     []Use     `json:"secrets,omitempty"`        // what was injected, by id
+	Foreign     []string  `json:"foreign,omitempty"`        // where the sandbox sent credentials of its own: header:cookie; blocked or removed; at most 16 of 64 bytes
 	Closed      bool      `json:"closed,omitempty"`         // the fields below are final
 	Status      int       `json:"status,omitempty"`         // of the upstream's answer
 	BytesOut    int64     `json:"bytes_out,omitempty"`      // sandbox to upstream

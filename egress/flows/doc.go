@@ -7,7 +7,7 @@
 // # Security invariants
 //
 //   - EF-1: a flow that the newest snapshot of its sandbox denies is ended by the next Rejudge, others are untouched (TestTightenedPolicyEndsFlow).
-//   - EF-2: a flow is seen by Rejudge from before its verdict on, so that no switch falls between verdict and table (TestUnjudgedFlowIsSeen).
+//   - EF-2: a flow is seen by Rejudge from before its verdict on, so that no switch falls between verdict and table (TestUnjudgedFlowIsSeen, TestDialledFlowIsJudgedAtOnce).
 //   - EF-3: a flow without a fresh snapshot is ended (TestStalePolicyEndsFlows).
 //   - EF-4: a flow to an address that the floor closed since is ended (TestFloorEndsFlow).
 //   - EF-5: connections are bounded per sandbox and per org (TestFlowCaps).

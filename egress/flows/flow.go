@@ -19,7 +19,7 @@ type Flow struct {
 	Binding egress.Binding
 	Request policies.Request // what is judged, at its stage
 	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
-	Remote  netip.AddrPort   // the address dialled, if it is known, which the floor judges again
+	Remote  netip.AddrPort   // the address dialled, once it is: floor and rules by address judge it again
 	Rule    string           // id of the rule that allowed it, if it is known
 	Started time.Time
 

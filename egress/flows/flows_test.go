@@ -153,7 +153,9 @@ func TestTightenedPolicyEndsFlow(t *testing.T) {
 func TestUnjudgedFlowIsSeen(t *testing.T) {
 	w := newWorld(t, flows.Config{})
 	w.add(t, w.flow("a0", 0, "a.test"))
-	w.add(t, w.flow("c0", 0, "c.test")) // its verdict is still to come: its owner will refuse it
+	unjudged := w.flow("c0", 0, "c.test") // its verdict is still to come: its owner will refuse it
+	unjudged.Remote = netip.AddrPort{}
+	w.add(t, unjudged)
 	w.Rejudge()
 	w.want(t, nil)
 	w.source.snapshot = allowing(t, "a.test", "c.test")
@@ -161,6 +163,15 @@ func TestUnjudgedFlowIsSeen(t *testing.T) {
 	w.source.snapshot = allowing(t, "a.test")
 	w.Rejudge()
 	w.want(t, map[string]policies.Reason{"c0": policies.ReasonRevoked})
+}
+
+func TestDialledFlowIsJudgedAtOnce(t *testing.T) {
+	w := newWorld(t, flows.Config{})
+	w.source.snapshot = allowing(t, "b.test") // since a.test was dialled
+	w.add(t, w.flow("a0", 0, "a.test"))
+	w.add(t, w.flow("b0", 0, "b.test"))
+	w.Rejudge()
+	w.want(t, map[string]policies.Reason{"a0": policies.ReasonRevoked})
 }
 
 func TestLocalFlowIsNotJudged(t *testing.T) {

@@ -74,13 +74,14 @@ func New(cfg Config) (*Table, error) {
 }
 
 // Add enters a flow. Call it before the verdict is asked for: then no switch of the policy falls between the two. Whoever adds
-// asks for the verdict itself, and calls remove when the connection is over or was denied. The error is that of a cap.
+// asks for the verdict itself, and calls remove when the connection is over or was denied. A flow that has a Remote was allowed
+// and dialled already: the next Rejudge ends it if it no longer is. The error is that of a cap.
 func (t *Table) Add(f Flow) (remove func(), err error) {
 	if f.ID == "" || f.Kill == nil || f.Binding.Sandbox == "" || f.Binding.Org == "" {
 		return nil, fmt.Errorf("adding flow %q: id, binding and kill are all needed", f.ID)
 	}
 	e := &entry{Flow: f}
-	e.allowed.Store(t.judge(&e.Flow, t.cfg.Now()).Allowed())
+	e.allowed.Store(f.Remote.IsValid() || t.judge(&e.Flow, t.cfg.Now()).Allowed())
 	if err := t.enter(e); err != nil {
 		return nil, err
 	}

@@ -119,7 +119,12 @@ func (s *policySource) Snapshot(egress.Binding) (*policies.Snapshot, uint64, err
 
 func (s *policySource) set(t testing.TB, rules string) {
 	t.Helper()
-	doc, err := policies.Parse([]byte(`{"rules": [` + rules + `]}`))
+	s.setDocument(t, `{"rules": [`+rules+`]}`)
+}
+
+func (s *policySource) setDocument(t testing.TB, document string) {
+	t.Helper()
+	doc, err := policies.Parse([]byte(document))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,110 +2,59 @@ package proxy
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
+
+	"portreeve.dev/policies"
+	"portreeve.dev/policies/hostname"
+	"portreeve.dev/secrets"
 )
 
-// carrierHeaders are the header fields in which credentials travel, as net/http spells them.
-var carrierHeaders = []string{
-	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Apikey", "X-Api-Token", "X-Auth-Token", "X-Auth-Key",
-	"X-Access-Token", "X-Token", "X-Goog-Api-Key", "X-Amz-Security-Token", "X-Github-Token",
-	"Private-Token", "Job-Token", "Deploy-Token", "X-Gitlab-Token", "X-Vault-Token", "X-Shopify-Access-Token", "X-Figma-Token", "X-Session-Token",
-	"X-Secret", "X-Api-Secret", "X-Client-Secret", "X-Subscription-Token", "Ocp-Apim-Subscription-Key", "X-Rapidapi-Key",
-	"Dd-Api-Key", "Dd-Application-Key", "X-Honeycomb-Team", "X-Consumer-Key", "X-Functions-Key", "X-Ms-Authorization-Auxiliary", "Xi-Api-Key",
+// maxForeign bounds what a decision lists of a request's own credentials.
+const maxForeign = 16
+
+// granted reports whether a secret is granted to the host that the connection is to. Then nothing may pass unseen: the sandbox
+// could use an account of its own.
+func (c *connection) granted() bool { return c.grantedTo(c.host) }
+
+func (c *connection) grantedTo(host string) bool {
+	return host != "" && !c.local && c.p.cfg.Injector != nil && c.p.cfg.Injector.Granted(c.binding, host)
 }
 
-// carrierKeys are the query keys in which credentials travel, in lower case.
-var carrierKeys = map[string]bool{
-	"api_key": true, "apikey": true, "api-key": true, "key": true, "token": true, "access_token": true, "auth_token": true, "auth": true,
-	"authorization": true, "id_token": true, "refresh_token": true, "private_token": true, "session_token": true, "sessionid": true,
-	"secret": true, "client_secret": true, "password": true, "passwd": true, "pwd": true, "jwt": true,
-	"sig": true, "signature": true, "x-amz-signature": true, "x-amz-credential": true, "x-amz-security-token": true,
-	"x-goog-signature": true, "x-goog-credential": true, "awsaccesskeyid": true, "googleaccessid": true, "subscription-key": true,
-}
-
-// A carrier is a place in which the sandbox sent something like a credential. The value stays in here: it is compared,
-// never written.
-type carrier struct {
-	place  string // header:authorization, query:key
-	header string // field name, or
-	key    string // query key as sent, still encoded
-	value  string // what was sent: field values joined, or the raw pair
-}
-
-// granted reports whether a secret is granted to the host: then every byte of the connection must be seen.
-func (c *connection) granted() bool {
-	return c.host != "" && !c.local && c.p.cfg.Injector != nil && c.p.cfg.Injector.Granted(c.binding, c.host)
-}
-
-// carriers lists what the request carries.
-func carriers(r *http.Request) []carrier {
-	var found []carrier
-	for _, name := range carrierHeaders {
-		if values := r.Header[name]; len(values) > 0 {
-			found = append(found, carrier{place: "header:" + strings.ToLower(name), header: name, value: strings.Join(values, "\x00")})
-		}
+// grantedTLS asks the same about a connection by address: the server name is only a claim there, but one that the upstream
+// goes by.
+func (c *connection) grantedTLS(serverName []byte) bool {
+	if c.host != "" || len(serverName) == 0 {
+		return c.granted()
 	}
-	for pair := range queryPairs(r.URL.RawQuery) {
-		if key, name, ok := carrierPair(pair); ok {
-			found = append(found, carrier{place: "query:" + name, key: key, value: pair})
-		}
-	}
-	return found
+	name, err := hostname.Normalize(string(serverName))
+	return err != nil || c.grantedTo(name)
 }
 
-// carrierPair reports whether a raw query pair is of a carrier key: spelled in any case and any encoding.
-func carrierPair(pair string) (key, name string, ok bool) {
-	key, _, _ = strings.Cut(pair, "=")
-	name = key
-	if plain, err := url.QueryUnescape(key); err == nil {
-		name = plain
+// takeForeign finds the credentials of the sandbox's own and takes them out of the request, or returns false where the rule
+// blocks it for them.
+func (x *exchange) takeForeign(out *http.Request, granted bool, how policies.ForeignCredentials) bool {
+	switch {
+	case granted, how == policies.ForeignStrip:
+		x.foreign = places(secrets.RemoveCarriers(out))
+		return true
+	case how == policies.ForeignAllow:
+		return true
 	}
-	name = strings.ToLower(strings.TrimSpace(name))
-	return key, name, carrierKeys[name]
+	x.foreign = places(secrets.Carriers(out))
+	return len(x.foreign) == 0
 }
 
-// queryPairs splits a raw query where some server would: at & and at ;.
-func queryPairs(query string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for query != "" {
-			pair := query
-			if i := strings.IndexAny(query, "&;"); i >= 0 {
-				pair, query = query[:i], query[i+1:]
-			} else {
-				query = ""
-			}
-			if pair != "" && !yield(pair) {
-				return
-			}
-		}
+func places(found []secrets.Found) []string {
+	var list []string
+	for _, f := range found[:min(len(found), maxForeign)] {
+		list = append(list, string(f))
 	}
+	return list
 }
 
-// strip removes those carriers that still say what the sandbox sent, so that one which an injector has replaced stays.
-func strip(r *http.Request, found []carrier) {
-	for _, f := range found {
-		if f.header != "" {
-			if strings.Join(r.Header[f.header], "\x00") == f.value {
-				delete(r.Header, f.header)
-			}
-			continue
-		}
-		var kept []string
-		for pair := range queryPairs(r.URL.RawQuery) {
-			if pair != f.value {
-				kept = append(kept, pair)
-			}
-		}
-		r.URL.RawQuery = strings.Join(kept, "&")
-	}
-}
-
-// places lists where the carriers are, for the record.
-func places(found []carrier) string {
-	list := make([]string, len(found))
-	for i, f := range found {
-		list[i] = f.place
-	}
-	return strings.Join(list, ", ")
+// denyForeign refuses a request for the credentials that it carries.
+func (x *exchange) denyForeign(j judgement) {
+	j = j.deny(policies.ReasonForeign)
+	j.v.Message = policies.ReasonForeign.Guidance() + " Found: " + strings.Join(x.foreign, ", ") + "."
+	x.deny(j, 0)
 }

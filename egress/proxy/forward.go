@@ -28,23 +28,44 @@ func (x *exchange) outgoing() *http.Request {
 		Header: x.r.Header,
 		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: x.r.ContentLength,
-		Trailer:       x.r.Trailer,
+		Trailer:       announced(x.r.Trailer),
 	}
 	if x.r.ContentLength != 0 {
-		out.Body = &countedBody{x.r.Body, &x.sent}
+		out.Body = &countedBody{x.r.Body, &x.sent, x.r, out.Trailer}
 	}
 	return out.WithContext(x.ctx)
 }
 
-// countedBody counts what is sent of a body. Transports read bodies on goroutines of their own.
+// announced makes room for the trailers that the client said it would send. Others are not passed on: nobody could judge
+// them, as the server adds them to its own map when the request is long on its way.
+func announced(trailer http.Header) http.Header {
+	if len(trailer) == 0 {
+		return nil
+	}
+	room := make(http.Header, len(trailer))
+	for name := range trailer {
+		room[name] = nil
+	}
+	return room
+}
+
+// countedBody counts what is sent of a body, and moves the announced trailers at its end. Transports read bodies on goroutines
+// of their own, and look for trailers on the same one.
 type countedBody struct {
 	io.ReadCloser
 	sent *atomic.Int64
+	from *http.Request
+	room http.Header
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.sent.Add(int64(n))
+	if err == io.EOF {
+		for name := range b.room {
+			b.room[name] = b.from.Trailer[name]
+		}
+	}
 	return n, err
 }
 

@@ -30,6 +30,7 @@ type exchange struct {
 	path, query string // path in the form that is judged and sent; query as sent
 	hasQuery    bool
 	webSocket   bool
+	foreign     []string     // where it carried credentials of the sandbox's own
 	sent        atomic.Int64 // bytes of the body, to the upstream
 }
 
@@ -146,16 +147,13 @@ func (x *exchange) splitTarget() bool {
 // allowed does what is left between an allowing verdict and the upstream: foreign credentials, secrets, the record.
 func (x *exchange) allowed(j judgement) {
 	x.webSocket = wantsWebSocket(x.r)
-	found := carriers(x.r)
 	granted := x.c.granted()
-	if len(found) > 0 && !granted && j.v.Foreign != policies.ForeignAllow && j.v.Foreign != policies.ForeignStrip {
-		j = j.deny(policies.ReasonForeign)
-		j.v.Message = policies.ReasonForeign.Guidance() + " Found: " + places(found) + "."
-		x.deny(j, 0)
+	out := x.outgoing()
+	if !x.takeForeign(out, granted, j.v.Foreign) {
+		x.denyForeign(j)
 		return
 	}
-	prepareHeader(x.r, x.webSocket)
-	out := x.outgoing()
+	prepareHeader(x.r, x.webSocket) // before anything of ours is set, and behind the search: Connection may name what it hides
 	var uses []decisions.Use
 	if granted {
 		var err error
@@ -166,12 +164,9 @@ func (x *exchange) allowed(j judgement) {
 			return
 		}
 	}
-	if granted || j.v.Foreign == policies.ForeignStrip {
-		strip(out, found)
-	}
 	pool := x.p.pools.get(x.c, j, uses)
 	d := x.c.decision(layerHTTP, levelHTTP, j)
-	d.Secrets = uses
+	d.Secrets, d.Foreign = uses, x.foreign
 	if x.c.record(d) != nil {
 		x.problem(j.deny(policies.ReasonRecordFailed), 0, "")
 		return
@@ -182,6 +177,7 @@ func (x *exchange) allowed(j judgement) {
 // deny records a refusal and answers it. A status of 0 is the reason's own.
 func (x *exchange) deny(j judgement, status int) {
 	d := x.c.decision(layerHTTP, levelHTTP, j)
+	d.Foreign = x.foreign
 	if x.c.record(d) != nil {
 		x.problem(j.deny(policies.ReasonRecordFailed), 0, "")
 		return

@@ -34,7 +34,7 @@ func (c *connection) relayRaw(allowed policies.Protocol) (handed bool) {
 	defer remove()
 	j := c.judge(req)
 	if j.v.Allowed() && c.granted() {
-		j = j.deny(policies.ReasonSecretUnavailable) // unseen, the sandbox could use an account of its own
+		j = j.deny(policies.ReasonSecretUnavailable)
 	}
 	if !j.v.Allowed() {
 		return c.drop(j)

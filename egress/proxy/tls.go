@@ -41,7 +41,7 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 	case protocol == policies.HTTPS && j.v.TLS == policies.Inspect:
 		remove() // each request on it is a flow of its own
 		return c.open(j)
-	case c.granted(): // unseen, the sandbox could use an account of its own
+	case c.grantedTLS(hello.ServerName):
 		remove()
 		return c.alertDrop(j.deny(policies.ReasonSecretUnavailable))
 	}

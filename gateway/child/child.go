@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"portreeve.dev/gateway/link"
 )
 
@@ -57,7 +59,25 @@ func Run(ctx context.Context, spec Spec) error {
 	if err != nil {
 		return fmt.Errorf("this command is started by the supervisor (portreeve dev or serve): %w", err)
 	}
+	if err := keepMemory(); err != nil {
+		return err
+	}
 	return RunOn(ctx, socket, spec)
+}
+
+// keepMemory makes sure that what this process holds (keys, values, what passes through) gets onto no disk when it crashes,
+// and to no other process of its uid.
+func keepMemory() error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("forbidding core dumps: %w", err)
+	}
+	if os.Geteuid() == 0 {
+		return nil // its children would be hidden from it
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbidding to be looked into: %w", err)
+	}
+	return nil
 }
 
 // RunOn is Run over any socket.

@@ -54,15 +54,15 @@ func New(info Info) (*Client, error) {
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("API address %q is not a URL", info.APIURL)
 	}
-	transport := &http.Transport{DialContext: dial, MaxIdleConns: 4, ResponseHeaderTimeout: 10 * time.Minute}
+	transport := &http.Transport{DialContext: Dial, MaxIdleConns: 4, ResponseHeaderTimeout: 10 * time.Minute}
 	return &Client{base: strings.TrimSuffix(info.APIURL, "/"), key: info.APIKey, http: &http.Client{
 		Transport:     transport, // no proxy of the environment: the key is in each request
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// dial knows what few resolvers do: that every name under localhost is this machine (RFC 6761).
-func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+// Dial knows what few resolvers do: that every name under localhost is this machine (RFC 6761).
+func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && strings.HasSuffix(host, ".localhost") {
 		addr = net.JoinHostPort("127.0.0.1", port)

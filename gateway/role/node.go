@@ -137,6 +137,7 @@ type Unbind struct {
 const (
 	InwardBind   = "bind"   // egress.Binding and one file, the listener of the sandbox's init -> {}; no file: only the generation grew
 	InwardUnbind = "unbind" // SandboxRef -> {}
+	InwardSync   = "sync"   // InwardKeep -> {}: the whole list, on each new link
 )
 
 // NodeWake is the one method that ingress calls on the node: WakeRequest -> Woken.
@@ -168,6 +169,11 @@ const (
 	CodeStaleRoute = "stale_route" // another generation runs
 	CodePortClosed = "port_closed" // nothing listens, on the address nor on loopback
 )
+
+// InwardKeep is what a new link begins with: no other sandbox is there any more.
+type InwardKeep struct {
+	Sandboxes []string `json:"sandboxes"`
+}
 
 // Methods that control calls on inward.
 const (

@@ -20,7 +20,7 @@ const mostInformational = 8
 // readAnswer reads the head of the answer, and passes early hints on.
 func (o *outgoing) readAnswer(c *conn, w http.ResponseWriter, u *upload) (*http.Response, error) {
 	for range mostInformational {
-		c.head, c.left = true, maxAnswerHead
+		c.beginHead()
 		a, err := http.ReadResponse(c.r, o.r)
 		c.head = false
 		switch {
@@ -29,6 +29,9 @@ func (o *outgoing) readAnswer(c *conn, w http.ResponseWriter, u *upload) (*http.
 		case a.StatusCode == http.StatusSwitchingProtocols:
 			return a, nil
 		case a.StatusCode >= 200:
+			if a.Close {
+				a.Header["Connection"] = c.connection()
+			}
 			c.answered.Store(true)
 			return a, nil
 		case a.StatusCode == http.StatusContinue:

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -20,10 +21,11 @@ type conn struct {
 	key  key
 	r    *bufio.Reader
 	w    *bufio.Writer
-	left int  // bytes that may still be read for a head
-	head bool // a head is being read
-	any  bool // a byte of the answer was read
-	used bool // it carried a request before this one
+	left int    // bytes that may still be read for a head
+	head bool   // a head is being read
+	any  bool   // a byte of the answer was read
+	raw  []byte // what was read for a head, and maybe more
+	used bool   // it carried a request before this one
 
 	answered atomic.Bool // the answer to this request has begun
 
@@ -50,8 +52,38 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	c.left -= n
+	if c.head {
+		c.raw = append(c.raw, p[:n]...)
+	}
 	c.any = c.any || n > 0
 	return n, err
+}
+
+// beginHead makes ready for the head of an answer.
+func (c *conn) beginHead() {
+	if cap(c.raw) > 8<<10 {
+		c.raw = nil
+	}
+	there, _ := c.r.Peek(c.r.Buffered())
+	c.raw = append(c.raw[:0], there...)
+	c.head, c.left = true, maxAnswerHead
+}
+
+// connection returns the Connection fields of the head that was read: net/http deletes them when they say close, and with
+// that what else they name.
+func (c *conn) connection() []string {
+	var values []string
+	for line := range bytes.Lines(c.raw) {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if len(name) == len("connection") && bytes.EqualFold(name, []byte("connection")) {
+			values = append(values, string(value))
+		}
+	}
+	return values
 }
 
 // quiet reports whether nothing came in while the connection was idle: neither an end nor an answer to nothing.

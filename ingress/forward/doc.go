@@ -15,7 +15,7 @@
 //   - IH-2: hop-by-hop fields, and what Connection names, end here in both directions, in early hints too; WebSocket is the only upgrade (TestHopByHopEndsHere, TestOnlyWebSocketIsAnUpgrade).
 //   - IH-3: a connection is used again only for the tunnel and the generation it was made for (TestConnectionsBelongToOneGeneration).
 //   - IH-4: a request is sent twice only when the app can't have seen it, or when it is one that may be repeated (TestNothingIsSentTwice).
-//   - IH-5: only the Dialer is dialled, with the record, whatever the request says (TestRequestChoosesNoAddress).
+//   - IH-5: a request chooses neither where it goes, which is the Dialer's to say from the record, nor whom the app is asked as (TestRequestChoosesNoAddress).
 //   - IH-6: an answer of the app can't claim to be ours, set cookies of ours or beyond its host, or point elsewhere by Alt-Svc (TestAnswersClaimNothing).
 //
 // # Not here

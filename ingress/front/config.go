@@ -34,7 +34,7 @@ type Config struct {
 	Handler     Handler
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Connections int           // at most; default 16384
-	Hello       time.Duration // for a TLS handshake; default 5 s
+	Hello       time.Duration // for a TLS handshake; default 10 s
 	Head        time.Duration // for the head of a request; default 10 s
 	Idle        time.Duration // between requests; default 2 min
 	Drain       time.Duration // for requests under way at the end; default 5 s
@@ -55,7 +55,7 @@ func New(c Config) (*Front, error) {
 	if c.Handler == nil || c.Zone.Domain() == "" {
 		return nil, errors.New("front: a Handler and a Zone are needed")
 	}
-	for v, d := range map[*time.Duration]time.Duration{&c.Hello: 5 * time.Second, &c.Head: 10 * time.Second, &c.Idle: 2 * time.Minute, &c.Drain: 5 * time.Second} {
+	for v, d := range map[*time.Duration]time.Duration{&c.Hello: 10 * time.Second, &c.Head: 10 * time.Second, &c.Idle: 2 * time.Minute, &c.Drain: 5 * time.Second} {
 		if *v == 0 {
 			*v = d
 		}

@@ -16,7 +16,7 @@
 //   - IR-1: an expired, deleted or forgotten tunnel is gone, by the clock and without word from control (TestExpiredTunnelIsGone, TestForgottenTunnelIsGone).
 //   - IR-2: a host that the table does not know is unknown only while control was heard from lately; else nothing is known of it (TestUnknownHostWhileStale).
 //   - IR-3: every accepted spelling of a host leads to the same record, and what is more than a host and a port is refused (TestSpellingsOfOneHost, FuzzSplit).
-//   - IR-4: a host names one slug and one port, and each pair has one host (TestHostNamesRoundTrip, FuzzParse).
+//   - IR-4: a host names one slug and one port, and each pair has one host (TestOtherNamesAreNoTunnels, TestHostNamesRoundTrip, FuzzParse).
 //   - IR-5: a record that is not whole changes nothing, and those that came with it neither (TestBrokenRecordIsRefusedWhole).
 //
 // # Not here

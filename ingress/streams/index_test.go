@@ -2,6 +2,7 @@ package streams
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,14 +25,14 @@ func record(change ...func(*route.Record)) *route.Record {
 	return r
 }
 
-// open opens a stream and returns where the reason of its end will stand.
-func open(t *testing.T, x *Index, rec *route.Record, generation uint64) *Reason {
+// open opens a stream and returns what tells the reason of its end.
+func open(t *testing.T, x *Index, rec *route.Record, generation uint64) func() Reason {
 	t.Helper()
-	why := new(Reason)
-	if _, err := x.Open(rec, generation, func(r Reason) { *why = r }); err != nil {
+	var why atomic.Uint32
+	if _, err := x.Open(rec, generation, func(r Reason) { why.Store(uint32(r)) }); err != nil {
 		t.Fatal(err)
 	}
-	return why
+	return func() Reason { return Reason(why.Load()) }
 }
 
 func TestStreamsEndOnExpiry(t *testing.T) {
@@ -43,13 +44,13 @@ func TestStreamsEndOnExpiry(t *testing.T) {
 		other := open(t, x, record(func(r *route.Record) { r.Tunnel = "tun_2"; r.ExpiresAt = time.Now().Add(3 * time.Hour) }), 5)
 		time.Sleep(time.Hour - 1)
 		synctest.Wait()
-		if *why != 0 {
-			t.Fatalf("ended early: %v", *why)
+		if why() != 0 {
+			t.Fatalf("ended early: %v", why())
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if *why != Expired || *other != 0 {
-			t.Errorf("at its end: %v, the other tunnel %v", *why, *other)
+		if why() != Expired || other() != 0 {
+			t.Errorf("at its end: %v, the other tunnel %v", why(), other())
 		}
 		if _, err := x.Open(first, 5, func(Reason) {}); !errors.Is(err, ErrEnded) {
 			t.Errorf("opened after the end: %v", err)
@@ -58,13 +59,13 @@ func TestStreamsEndOnExpiry(t *testing.T) {
 		x.Changed(later)
 		time.Sleep(3*time.Hour - 1)
 		synctest.Wait()
-		if *other != 0 {
-			t.Errorf("an extended tunnel ended early: %v", *other)
+		if other() != 0 {
+			t.Errorf("an extended tunnel ended early: %v", other())
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if *other != Expired {
-			t.Errorf("an extended tunnel did not end: %v", *other)
+		if other() != Expired {
+			t.Errorf("an extended tunnel did not end: %v", other())
 		}
 	})
 }
@@ -74,21 +75,21 @@ func TestStreamsEndOnEpoch(t *testing.T) {
 	defer x.Close()
 	old, public := open(t, x, record(func(r *route.Record) { r.Public = false }), 5), open(t, x, record(), 5)
 	x.Changed(record())
-	if *old != 0 || *public != 0 {
-		t.Fatalf("nothing changed: %v, %v", *old, *public)
+	if old() != 0 || public() != 0 {
+		t.Fatalf("nothing changed: %v, %v", old(), public())
 	}
 	x.Changed(record(func(r *route.Record) { r.Public = false }))
-	if *old != 0 || *public != Revoked {
-		t.Errorf("no longer public: %v, %v", *old, *public)
+	if old() != 0 || public() != Revoked {
+		t.Errorf("no longer public: %v, %v", old(), public())
 	}
 	x.Changed(record(func(r *route.Record) { r.Public, r.AuthEpoch = false, 3 }))
-	if *old != Revoked {
-		t.Errorf("a new epoch: %v", *old)
+	if old() != Revoked {
+		t.Errorf("a new epoch: %v", old())
 	}
 	now := open(t, x, record(func(r *route.Record) { r.AuthEpoch = 3 }), 5)
 	x.Changed(record(func(r *route.Record) { r.AuthEpoch = 3 }))
-	if *now != 0 {
-		t.Errorf("admitted under the new epoch: %v", *now)
+	if now() != 0 {
+		t.Errorf("admitted under the new epoch: %v", now())
 	}
 }
 
@@ -97,17 +98,17 @@ func TestStreamsEndWithTheirGeneration(t *testing.T) {
 	defer x.Close()
 	old, now := open(t, x, record(), 5), open(t, x, record(), 6)
 	x.Changed(record(func(r *route.Record) { r.State = route.Paused }))
-	if *old != Paused || *now != 0 {
-		t.Errorf("paused: %v, and what runs to the woken one %v", *old, *now)
+	if old() != Paused || now() != 0 {
+		t.Errorf("paused: %v, and what runs to the woken one %v", old(), now())
 	}
 	stale := open(t, x, record(), 5)
 	x.Changed(record(func(r *route.Record) { r.Generation = 6 }))
-	if *stale != Stale || *now != 0 {
-		t.Errorf("a new generation: %v, and what runs to it %v", *stale, *now)
+	if stale() != Stale || now() != 0 {
+		t.Errorf("a new generation: %v, and what runs to it %v", stale(), now())
 	}
 	x.Changed(record(func(r *route.Record) { r.Generation, r.State = 6, route.Gone }))
-	if *now != Deleted || x.Len("tun_1") != 0 || len(x.tunnels) != 0 {
-		t.Errorf("deleted: %v", *now)
+	if now() != Deleted || x.Len("tun_1") != 0 || len(x.tunnels) != 0 {
+		t.Errorf("deleted: %v", now())
 	}
 }
 
@@ -131,8 +132,8 @@ func TestCloseEndsAll(t *testing.T) {
 	x := New(Config{})
 	why := open(t, x, record(), 5)
 	x.Close()
-	if *why != Shutdown {
-		t.Error(*why)
+	if why() != Shutdown {
+		t.Error(why())
 	}
 	if _, err := x.Open(record(), 5, func(Reason) {}); !errors.Is(err, ErrEnded) {
 		t.Error(err)

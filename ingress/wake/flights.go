@@ -270,3 +270,10 @@ func (f *Flights) Woken(sandbox string, from uint64) uint64 {
 	}
 	return 0
 }
+
+// Parked returns how many callers are held now.
+func (f *Flights) Parked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.parked
+}

@@ -12,9 +12,8 @@
 //
 // # Not here
 //
-// What is decided: policies. Whose an address is: the node says so. A floor that is tightened later is asked about new
-// connections, and about live ones only where the policy names an address: a live flow to a name goes on, as the address that it
-// was dialled to is not in the table of flows. (Exemptions are configuration, so today the edge starts anew with them.)
+// What is decided: policies. Whose an address is: the node says so. A request that is under way on an opened connection is judged
+// again by its name only, when the policy changes; the address of its upstream connection is judged when that is dialled.
 //
 // # Failure
 //

@@ -48,18 +48,24 @@ func TestSocketsAreRefusedOutsideTheCage(t *testing.T) {
 	if r := lookup(t, inside.tcp, boxA, "good.test"); r.Rcode != dns.RcodeServerFailure {
 		t.Errorf("the resolver says %v", r)
 	}
-	c, err := dialFrom(boxA).Dial("tcp4", inside.proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
-	if _, err := c.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+	if err := firstByte(inside.proxy); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the proxy says %v", err)
 	}
 	if err := node.Call(t.Context(), role.EdgeSockets, struct{}{}, nil, newSet(t).files...); err == nil {
 		t.Error("sockets were taken twice")
 	}
+}
+
+// firstByte is how a connection of the sandbox's ends.
+func firstByte(addr string) error {
+	c, err := dialFrom(boxA).Dial("tcp4", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	_, err = c.Read(make([]byte, 1))
+	return err
 }
 
 func TestSocketsThatAreNoneEndTheProcess(t *testing.T) {

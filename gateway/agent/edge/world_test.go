@@ -177,7 +177,7 @@ func listenAt(proxy, resolver string) (*set, error) {
 		return nil, err
 	}
 	defer u.Close()
-	d, err := net.Listen("tcp4", u.LocalAddr().String())
+	d, err := net.Listen("tcp4", resolver)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package inward is the inward process: it lives inside the edge netns, speaks with the init of each sandbox, and carries
-// control's operations to it.
+// Package inward is the inward process: it lives inside the edge netns, speaks with the init of each sandbox, carries
+// control's operations to it, and dials its ports for ingress.
 //
 //	err := inward.Run(ctx) // cmd/portreeve-edge inward
 //
@@ -7,6 +7,7 @@
 //
 //   - IN-1: nothing of an init is read before the process is in its cage (TestBindIsRefusedOutsideTheCage).
 //   - IN-2: an operation reaches only the sandbox that it names, and only while that is bound (TestOperationNeedsABoundSandbox).
+//   - IN-3: a port is dialled only in a bound sandbox and only at the generation that the route names (TestDialNeedsTheGeneration).
 //
 // # Not here
 //

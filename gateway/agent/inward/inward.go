@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +33,7 @@ type Inward struct {
 	changed chan struct{}   // closed when a box came
 }
 
-// A box is one bound sandbox.
+// A box is one bound sandbox. It never changes: a later generation has a new one with the same session.
 type box struct {
 	binding egress.Binding
 	session *guest.Session
@@ -42,14 +43,16 @@ type box struct {
 // Run is the life of the process.
 func Run(ctx context.Context) error {
 	i := newInward(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	return child.Run(ctx, child.Spec{Start: i.start, Siblings: i.siblings()})
+}
+
+// siblings are those that the process talks to, with what each may ask.
+func (i *Inward) siblings() map[string]*child.Sibling {
 	node, ingress := &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}
 	i.registerNode(node.Mux)
 	i.registerControl(i.control.Mux)
 	i.registerIngress(ingress.Mux)
-	return child.Run(ctx, child.Spec{
-		Start:    i.start,
-		Siblings: map[string]*child.Sibling{"node": node, "control": i.control, "ingress": ingress},
-	})
+	return map[string]*child.Sibling{"node": node, "control": i.control, "ingress": ingress}
 }
 
 func newInward(log *slog.Logger) *Inward {
@@ -78,6 +81,10 @@ func (i *Inward) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (
 func (i *Inward) registerNode(mux *link.Mux) {
 	link.HandleFiles(mux, role.InwardBind, func(_ context.Context, b egress.Binding, files []*os.File) (struct{}, []*os.File, error) {
 		return struct{}{}, nil, i.bind(b, files)
+	})
+	link.Handle(mux, role.InwardSync, func(_ context.Context, k role.InwardKeep) (struct{}, error) {
+		i.keep(k.Sandboxes)
+		return struct{}{}, nil
 	})
 	link.Handle(mux, role.InwardUnbind, func(_ context.Context, r role.SandboxRef) (struct{}, error) {
 		i.unbind(r.Sandbox)
@@ -145,7 +152,7 @@ func (i *Inward) rebind(b egress.Binding, l net.Listener) bool {
 	if known == nil || known.binding.Incarnation != b.Incarnation {
 		return false
 	}
-	known.binding = b
+	i.boxes[b.Sandbox] = &box{b, known.session, known.end}
 	known.session.Replace(l) // one that has ended for good stays ended
 	return true
 }
@@ -168,6 +175,18 @@ func (i *Inward) unbind(sandbox string) {
 	if b := i.boxes[sandbox]; b != nil {
 		b.end()
 		delete(i.boxes, sandbox)
+	}
+}
+
+// keep forgets every sandbox but these.
+func (i *Inward) keep(sandboxes []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for id, b := range i.boxes {
+		if !slices.Contains(sandboxes, id) {
+			b.end()
+			delete(i.boxes, id)
+		}
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package store keeps what the control process must not lose: orgs, keys, sandboxes, policies, decisions, the audit log.
+// Package store keeps what the control process must not lose: orgs, keys, sandboxes,
+// tunnels, policies, secrets as sealed bytes, decisions, the audit log.
 //
 // It is database/sql over a SQLite file or PostgreSQL; the SQL is one text for both. Reading is by methods of Store, each with
 // the org as an argument. Changing is possible in one way only:
@@ -25,6 +26,9 @@
 //   - ST-7: appending a decision a second time changes nothing; only its first closing does (TestDecisionAppendIsIdempotent).
 //   - ST-8: a store is not made by mistake: opening one that isn't there needs Create (TestOpenDoesNotCreate).
 //   - ST-9: a one-time setup token registers one org (TestSetupTokenWorksOnce).
+//   - ST-10: an org's authority and a key of the platform are made once and never replaced, whoever comes at once (TestFirstKeyStays).
+//   - ST-11: a sandbox has no more live tunnels than its limit, whoever comes at once (TestTunnelLimitHoldsInParallel).
+//   - ST-12: a value is stored only as the next version of the one that is there (TestSecretVersionsFollowEachOther).
 //
 // # Not here
 //

@@ -48,6 +48,12 @@ var schemas atomic.Int64
 // openPostgres makes a schema of its own, which is as good as a fresh database and quicker.
 func openPostgres(t *testing.T, opt store.Options) *store.Store {
 	t.Helper()
+	return opened(t, schema(t), opt)
+}
+
+// schema is the DSN of a new, empty schema.
+func schema(t *testing.T) string {
+	t.Helper()
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), schemas.Add(1))
 	db, err := sql.Open("pgx", postgres)
 	if err != nil {
@@ -64,7 +70,7 @@ func openPostgres(t *testing.T, opt store.Options) *store.Store {
 	q := u.Query()
 	q.Set("search_path", name)
 	u.RawQuery = q.Encode()
-	return opened(t, u.String(), opt)
+	return u.String()
 }
 
 func opened(t *testing.T, dsn string, opt store.Options) *store.Store {
@@ -94,6 +100,10 @@ func TestStaleVersionChangesNothing(t *testing.T) { both(t, "StaleVersionChanges
 func TestRevisionsAreCommitOrdered(t *testing.T)  { both(t, "RevisionsAreCommitOrdered") }
 func TestDecisionAppendIsIdempotent(t *testing.T) { both(t, "DecisionAppendIsIdempotent") }
 func TestSetupTokenWorksOnce(t *testing.T)        { both(t, "SetupTokenWorksOnce") }
+func TestFirstKeyStays(t *testing.T)              { both(t, "FirstKeyStays") }
+func TestTunnelLimitHoldsInParallel(t *testing.T) { both(t, "TunnelLimitHoldsInParallel") }
+
+func TestSecretVersionsFollowEachOther(t *testing.T) { both(t, "SecretVersionsFollowEachOther") }
 
 func both(t *testing.T, name string) {
 	t.Run("sqlite", func(t *testing.T) { storetest.Run(t, openSQLite, name) })

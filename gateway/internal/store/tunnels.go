@@ -31,9 +31,14 @@ type Route struct {
 	SandboxEnd time.Time
 }
 
-// CreateTunnel keeps a tunnel of a sandbox of the org; ErrConflict when the sandbox has limit live ones.
+// CreateTunnel keeps a tunnel of a sandbox of the org; ErrLimit when the sandbox has limit live ones, ErrConflict when the host
+// was ever used.
 func (tx *Tx) CreateTunnel(ctx context.Context, t Tunnel, limit int) (Tunnel, error) {
 	t.Org, t.CreatedBy, t.CreatedAt, t.AuthEpoch = tx.Org(), tx.by.Principal.ID, tx.now, 1
+	t.ExpiresAt = t.ExpiresAt.UTC().Truncate(time.Microsecond)
+	if _, err := tx.Sandbox(ctx, t.Org, t.Sandbox); err != nil {
+		return t, err
+	}
 	var live int
 	err := tx.q.QueryRowContext(ctx, `SELECT count(*) FROM tunnels WHERE sandbox_id = $1 AND deleted_at IS NULL AND expires_at > $2`,
 		t.Sandbox, micros(tx.now)).Scan(&live)
@@ -41,19 +46,12 @@ func (tx *Tx) CreateTunnel(ctx context.Context, t Tunnel, limit int) (Tunnel, er
 		return t, wrap(err, "counting tunnels of %q", t.Sandbox)
 	}
 	if live >= limit {
-		return t, fmt.Errorf("creating a tunnel of %q: it has %d: %w", t.Sandbox, live, ErrConflict)
+		return t, fmt.Errorf("creating a tunnel of %q: it has %d: %w", t.Sandbox, live, ErrLimit)
 	}
 	_, err = tx.q.ExecContext(ctx, `INSERT INTO tunnels (id, org_id, sandbox_id, host, port, public, token_hash, auth_epoch, created_by, created_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		t.ID, t.Org, t.Sandbox, t.Host, int64(t.Port), number(t.Public), t.TokenHash, int64(t.AuthEpoch), t.CreatedBy, micros(t.CreatedAt), micros(t.ExpiresAt))
+		t.ID, t.Org, t.Sandbox, t.Host, int64(t.Port), flag(t.Public), t.TokenHash, int64(t.AuthEpoch), t.CreatedBy, micros(t.CreatedAt), micros(t.ExpiresAt))
 	return t, wrap(err, "creating a tunnel of %q", t.Sandbox)
-}
-
-func number(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // DeleteTunnel ends a tunnel of the org's sandbox; ErrNotFound when there is no live one.
@@ -73,7 +71,7 @@ func (r reads) Tunnels(ctx context.Context, org, sandbox string, now time.Time) 
 // Routes lists every tunnel, of all orgs, that lives or ended after since. It is for ingress.
 func (r reads) Routes(ctx context.Context, since time.Time) ([]Route, error) {
 	all, err := list(ctx, r.q, scanRoute, `SELECT `+tunnelColumns+`, s.status, s.generation, s.expires_at
-		FROM tunnels t JOIN sandboxes s ON s.id = t.sandbox_id
+		FROM tunnels t JOIN sandboxes s ON s.id = t.sandbox_id AND s.org_id = t.org_id
 		WHERE t.expires_at > $1 AND (t.deleted_at IS NULL OR t.deleted_at > $1) ORDER BY t.id`, micros(since))
 	return all, wrap(err, "listing routes")
 }

@@ -33,6 +33,16 @@ func orgsDontMeet(t *testing.T, open Open) {
 	d := decision(one, "a.test", time.Now())
 	w.must(w.AppendDecisions(ctx(t), []decisions.Decision{d}))
 
+	_, err = w.Secret(one, "key")
+	w.must(err)
+	_, err = w.Secret(two, "theirs") // so that its list is not empty
+	w.must(err)
+	tunnel, err := w.Tunnel(one, b.ID, "a.test", 9)
+	w.must(err)
+	w.must(w.change(one, func(tx *store.Tx) error {
+		return tx.CreateAuthority(ctx(t), store.Authority{Certificate: []byte("c"), SealedKey: []byte("k")})
+	}))
+
 	mine, other := one.Principal.Org, two.Principal.Org
 	reads := map[string]func(org string) error{
 		"Sandbox":       func(org string) error { _, err := w.Store.Sandbox(ctx(t), org, b.ID); return err },
@@ -40,6 +50,8 @@ func orgsDontMeet(t *testing.T, open Open) {
 		"PolicyVersion": func(org string) error { _, err := w.PolicyVersion(ctx(t), org, "web", 1); return err },
 		"Key":           func(org string) error { _, err := w.Key(ctx(t), org, key.ID); return err },
 		"Decision":      func(org string) error { _, err := w.Decision(ctx(t), org, d.ID); return err },
+		"Secret":        func(org string) error { _, err := w.Store.Secret(ctx(t), org, "key"); return err },
+		"Authority":     func(org string) error { _, err := w.Authority(ctx(t), org); return err },
 	}
 	lists := map[string]func(org string) int{
 		"Sandboxes": func(org string) int { all, _ := w.Sandboxes(ctx(t), org, time.Time{}, 10); return len(all) },
@@ -50,6 +62,11 @@ func orgsDontMeet(t *testing.T, open Open) {
 			return len(all)
 		},
 		"DecisionsAfter": func(org string) int { all, _ := w.DecisionsAfter(ctx(t), org, 0, 9); return len(all) },
+		"Secrets": func(org string) int {
+			all, _ := w.Secrets(ctx(t), org)
+			return len(slices.DeleteFunc(all, func(s store.Secret) bool { return s.Name == "theirs" }))
+		},
+		"Tunnels": func(org string) int { all, _ := w.Tunnels(ctx(t), org, b.ID, time.Now()); return len(all) },
 		"Audit": func(org string) int {
 			all, _, _ := w.Audit(ctx(t), org, store.AuditFilter{Object: b.ID, Limit: 9})
 			return len(all)
@@ -72,9 +89,17 @@ func orgsDontMeet(t *testing.T, open Open) {
 		}
 	}
 	changes := map[string]func(tx *store.Tx) error{
-		"UpdateSandbox": func(tx *store.Tx) error { _, err := tx.UpdateSandbox(ctx(t), b); return err },
-		"DeletePolicy":  func(tx *store.Tx) error { return tx.DeletePolicy(ctx(t), "web", store.AnyVersion) },
-		"RevokeKey":     func(tx *store.Tx) error { return tx.RevokeKey(ctx(t), key.ID) },
+		"UpdateSandbox":  func(tx *store.Tx) error { _, err := tx.UpdateSandbox(ctx(t), b); return err },
+		"DeletePolicy":   func(tx *store.Tx) error { return tx.DeletePolicy(ctx(t), "web", store.AnyVersion) },
+		"RevokeKey":      func(tx *store.Tx) error { return tx.RevokeKey(ctx(t), key.ID) },
+		"SetSecretValue": func(tx *store.Tx) error { return tx.SetSecretValue(ctx(t), "key", 2, []byte("forged")) },
+		"SetGrants":      func(tx *store.Tx) error { return tx.SetGrants(ctx(t), "key", nil) },
+		"DeleteSecret":   func(tx *store.Tx) error { return tx.DeleteSecret(ctx(t), "key") },
+		"DeleteTunnel":   func(tx *store.Tx) error { return tx.DeleteTunnel(ctx(t), b.ID, tunnel.ID) },
+		"CreateTunnel": func(tx *store.Tx) error {
+			_, err := tx.CreateTunnel(ctx(t), store.Tunnel{ID: store.NewID("tun"), Sandbox: b.ID, Host: "forged.test", Port: 1, ExpiresAt: tx.Now().Add(time.Hour)}, 9)
+			return err
+		},
 	}
 	for name, change := range changes {
 		_, err := w.Change(ctx(t), two, func(tx *store.Tx) error {

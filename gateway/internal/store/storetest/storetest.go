@@ -40,6 +40,14 @@ func Run(t *testing.T, open Open, only ...string) {
 		"IdempotencyKeysAreClaimed":    idempotencyKeysAreClaimed,
 		"FeedStateIsOneSnapshot":       feedStateIsOneSnapshot,
 		"CancelledChangeChangesNought": cancelledChange,
+
+		"SecretsAreKept":                secretsAreKept,
+		"SecretVersionsFollowEachOther": secretVersionsFollowEachOther,
+		"SecretsAreInTheFeed":           secretsAreInTheFeed,
+		"FirstKeyStays":                 firstKeyStays,
+		"TunnelsAreKept":                tunnelsAreKept,
+		"TunnelLimitHoldsInParallel":    tunnelLimitHoldsInParallel,
+		"RoutesSayWhatTheSandboxIs":     routesSayWhatTheSandboxIs,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) {
 			t.Run(name, func(t *testing.T) { test(t, open) })

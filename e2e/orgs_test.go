@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestOrgsDoNotMeet: to one org another's things are not there, by any route; what one allows is not allowed to the other.
+func TestOrgsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	l, p := own(t)
+	ceiling(t, p, allow("good", "good.test"))
+	ours := armed(t, p)
+	if open, said := ours.hostile("tls", "good.test:443", "good.test", "good.test", "/"); !open {
+		t.Fatal(said)
+	}
+	d := ours.decided("allows good.test", func(d decision) bool { return d.Host == "good.test" })
+
+	register := map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken}
+	var made struct {
+		Organization struct {
+			ID string `json:"id"`
+		} `json:"organization"`
+		APIKey struct {
+			Key string `json:"key"`
+		} `json:"api_key"`
+	}
+	answer, err := p.Call("", "POST", "/register", register)
+	if err != nil || answer.Status != 201 || answer.Into(&made) != nil {
+		t.Fatalf("registering with the token of the start screen: %v %v", answer, err)
+	}
+	if again, err := p.Call("", "POST", "/register", register); err != nil || again.Status < 400 || again.Status >= 500 {
+		t.Errorf("the token is good for once: %v %v", again, err)
+	}
+	theirs := *p
+	theirs.Info.APIKey = made.APIKey.Key
+
+	id := "/sandbox/" + ours.ID
+	for _, route := range []string{
+		"GET " + id, "GET " + id + "/status", "DELETE " + id, "POST " + id + "/stop", "POST " + id + "/pause", "POST " + id + "/resume",
+		"POST " + id + "/extend", "POST " + id + "/execute", "GET " + id + "/files?path=/workspace/hostile", "POST " + id + "/files",
+		"GET " + id + "/files/list?path=/workspace", "GET " + id + "/files/download?path=/workspace/hostile", "DELETE " + id + "/files?path=/workspace/hostile",
+		"GET /settings/egress/audit?sandbox_id=" + ours.ID, "GET /decisions/" + d.ID,
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		var body any
+		switch {
+		case strings.HasSuffix(path, "/execute"):
+			body = map[string]any{"command": []string{"true"}}
+		case strings.HasSuffix(path, "/extend"):
+			body = map[string]any{"additional_seconds": 60}
+		case method == "POST" && strings.HasSuffix(path, "/files"):
+			body = map[string]any{"files": []any{map[string]any{"path": "/workspace/x", "content": "eA=="}}}
+		}
+		if answer, err := theirs.API(method, path, body); err != nil || answer.Status != 404 {
+			t.Errorf("another org's %s: %v %v", route, answer, err)
+		}
+	}
+	for _, path := range []string{"/sandboxes", "/settings/egress/audit", "/audit"} {
+		if answer, err := theirs.API("GET", path, nil); err != nil || answer.Status != 200 || strings.Contains(string(answer.Body), ours.ID) {
+			t.Errorf("%s tells another org of our sandbox: %v %v", path, answer, err)
+		}
+	}
+	if r := ours.exec("ls", "/workspace/hostile"); r.Code != 0 {
+		t.Errorf("our sandbox, after their tries: %+v", r)
+	}
+
+	b := armed(t, &theirs)
+	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); open {
+		t.Errorf("what we allowed is allowed to them: %s", said)
+	}
+	b.decided("denies good.test to them", func(d decision) bool { return d.Host == "good.test" && d.Reason == "no_rule" })
+	arrived := len(l.Web.Requests("good.test"))
+	ceiling(t, &theirs, allow("good", "good.test"))
+	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); !open || len(l.Web.Requests("good.test")) != arrived+1 {
+		t.Errorf("what they allow themselves: %s", said)
+	}
+	ceiling(t, p)
+	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); !open {
+		t.Errorf("what we forbid is forbidden to them: %s", said)
+	}
+	if open, said := ours.hostile("tls", "good.test:443", "good.test", "good.test", "/"); open {
+		t.Errorf("what we forbid is open to us: %s", said)
+	}
+}

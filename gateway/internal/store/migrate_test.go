@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"database/sql"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+
+	"portreeve.dev/gateway/internal/store"
+)
+
+// TestFirstVersionIsBroughtUpToDate opens stores that an earlier program left, with rows in them.
+func TestFirstVersionIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	for name, c := range map[string]struct {
+		driver, dsn string
+		dialect     goose.Dialect
+	}{
+		"sqlite":   {"sqlite", path, goose.DialectSQLite3},
+		"postgres": {"pgx", schema(t), goose.DialectPostgres},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := os.DirFS(filepath.Join("migrations", name))
+			all, err := fs.Glob(files, "*.sql")
+			if err != nil || len(all) < 3 {
+				t.Fatalf("%d migrations, %v", len(all), err)
+			}
+			old(t, c.driver, c.dsn, c.dialect, files)
+			st := opened(t, c.dsn, store.Options{})
+			if o, err := st.Org(t.Context(), "org_old"); err != nil || o.Slug != "old" {
+				t.Errorf("the org of before: %+v, %v", o, err)
+			}
+			if all, err := st.Secrets(t.Context(), "org_old"); err != nil || len(all) != 0 {
+				t.Errorf("secrets: %+v, %v", all, err)
+			}
+			if _, err := st.PlatformKey(t.Context(), "k", func() (store.PlatformKey, error) { return store.PlatformKey{Sealed: []byte("x")}, nil }); err != nil {
+				t.Error(err)
+			}
+			if f, err := st.FeedState(t.Context()); err != nil || len(f.Orgs) != 1 {
+				t.Errorf("feed: %+v, %v", f, err)
+			}
+			opened(t, c.dsn, store.Options{}) // and again: nothing is left to do
+		})
+	}
+}
+
+// old makes a store of version 1.
+func old(t *testing.T, driver, dsn string, dialect goose.Dialect, files fs.FS) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	p, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO orgs (id, slug, name, created_at) VALUES ('org_old', 'old', 'old', 1)`); err != nil {
+		t.Fatal(err)
+	}
+}
