@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
 // TestFirstFiveMinutes runs the README's commands as they stand there, in their order.
 func TestFirstFiveMinutes(t *testing.T) {
+	t.Parallel()
 	l, p := own(t)
 	root, err := lab.RepoRoot()
 	if err != nil {
@@ -91,6 +93,7 @@ func TestMakeHelp(t *testing.T) {
 }
 
 func TestMakeRunReachesItsScreen(t *testing.T) {
+	t.Parallel()
 	l := lab.Start(t, lab.Options{})
 	root, err := lab.RepoRoot()
 	if err != nil {
@@ -122,7 +125,7 @@ func TestMakeRunReachesItsScreen(t *testing.T) {
 		}
 	}
 	cmd.Wait()
-	if !reached || !strings.Contains(said, "/api/v1") {
+	if !reached || !strings.Contains(said, "/api/v1") || !strings.Contains(said, "portreeve has stopped") {
 		t.Errorf("make run printed:\n%s", said)
 	}
 }
@@ -131,17 +134,110 @@ func TestShellIsATerminal(t *testing.T) {
 	_, p := shared(t)
 	ctx, cancel := context.WithTimeout(context.Background(), lab.CommandLimit)
 	defer cancel()
-	terminal, err := pty.Start(p.Command(ctx, "shell", "--template", "tiny"))
+	cmd := p.Command(ctx, "shell", "--template", "tiny")
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer terminal.Close()
 	terminal.SetDeadline(time.Now().Add(time.Minute))
-	pty.Setsize(terminal, &pty.Winsize{Rows: 40, Cols: 100})
-	io.WriteString(terminal, "tty; id -u; exit 3\n")
-	out, _ := io.ReadAll(terminal) // ends with an error when the other side is gone
-	if !strings.Contains(string(out), "/dev/pts/") || !strings.Contains(string(out), "1001") {
-		t.Errorf("the terminal said %q", out)
+	out := ""
+	until := func(want string) {
+		t.Helper()
+		buf := make([]byte, 4096)
+		for !strings.Contains(out, want) {
+			n, err := terminal.Read(buf)
+			out += string(buf[:n])
+			if err != nil {
+				t.Fatalf("the terminal did not say %q (%v): %q", want, err, out)
+			}
+		}
+	}
+	until("$ ")
+	io.WriteString(terminal, "echo it is $((2+3)); cat\n")
+	until("it is 5")
+	// Ctrl-C is for cat alone; the shell goes on.
+	io.WriteString(terminal, "\x03")
+	io.WriteString(terminal, "tty; id -u; stty size; exit 3\n")
+	for _, want := range []string{"/dev/pts/", "1001", "40 100"} {
+		until(want)
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("it ended with %d, want the shell's own 3", code)
+	}
+}
+
+// TestOutputForScripts: the fields that scripts rely on, and nothing else on standard output.
+func TestOutputForScripts(t *testing.T) {
+	_, p := shared(t)
+	ceiling(t, p, allow("good", "good.test"))
+	created := p.CLI("sandbox", "create", "--template", "tiny", "--output", "json")
+	var made struct {
+		ID string `json:"sandbox_id"`
+	}
+	if err := json.Unmarshal([]byte(created.Stdout), &made); err != nil || created.Code != 0 || !strings.HasPrefix(made.ID, "sbx_") {
+		t.Fatalf("create: %v: %v", err, created)
+	}
+	b := &box{t, p, made.ID}
+	t.Cleanup(func() { p.API("DELETE", "/sandbox/"+made.ID, nil) })
+	var fields map[string]any
+	inspected := p.CLI("sandbox", "inspect", made.ID, "--output", "json")
+	if err := json.Unmarshal([]byte(inspected.Stdout), &fields); err != nil || inspected.Code != 0 {
+		t.Fatalf("inspect: %v: %v", err, inspected)
+	}
+	for _, field := range []string{"addr", "runsc_id", "incarnation", "generation", "policy", "policy_version", "status"} {
+		if _, ok := fields[field]; !ok {
+			t.Errorf("inspect has no %s: %s", field, inspected.Stdout)
+		}
+	}
+	if r := p.Runsc("state", b.view().RunscID); r.Code != 0 || !strings.Contains(r.Stdout, "running") {
+		t.Errorf("runsc does not know it by that id: %v", r)
+	}
+	if r := p.CLI("sandbox", "exec", made.ID, "--", "sh", "-c", "echo out; echo err >&2; exit 7"); r.Code != 7 || r.Stdout != "out\n" || !strings.Contains(r.Stderr, "err\n") {
+		t.Errorf("exec: %v", r)
+	}
+	if r := p.CLIWith("from here", "sandbox", "list", "--output", "json"); r.Code != 0 || !json.Valid([]byte(r.Stdout)) || !strings.Contains(r.Stdout, made.ID) {
+		t.Errorf("list: %v", r)
+	}
+
+	// What is decided while one looks appears, one JSON object a line.
+	ctx, cancel := context.WithTimeout(context.Background(), lab.CommandLimit)
+	defer cancel()
+	follow := p.Command(ctx, "decisions", "-f", "--output", "json", "--sandbox", made.ID)
+	out, err := follow.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer follow.Wait()
+	defer cancel()
+	seen := make(chan decision, 100)
+	go func() {
+		defer close(seen)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var d decision
+			if json.Unmarshal(lines.Bytes(), &d) == nil {
+				seen <- d
+			}
+		}
+	}()
+	b.background("while :; do nslookup fresh-$(date +%s).test; sleep 0.2; done")
+	select {
+	case d, ok := <-seen:
+		if !ok || d.Sandbox != made.ID || d.Verdict != "deny" || !strings.HasPrefix(d.Host, "fresh-") {
+			t.Errorf("the first that was followed: %+v", d)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nothing was followed")
+	}
+	if r := p.CLI("sandbox", "delete", made.ID); r.Code != 0 {
+		t.Errorf("delete: %v", r)
+	}
+	if v := b.view(); v.Status != "terminated" || v.Reason != "deleted" {
+		t.Errorf("after it: %+v", v)
 	}
 }
 
@@ -171,6 +267,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		code int
@@ -180,14 +277,16 @@ func TestDemo(t *testing.T) {
 		{[]string{"-break", "allow"}, 1, `step 6, "the same call arrives"`},
 		{[]string{"-break", "kill"}, 1, `step 7, "the proxy is killed`},
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./.build/demo"}, c.args...)...)
-		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, _ := cmd.CombinedOutput()
-		cancel()
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
-			t.Errorf("demo %v: exit %d, want %d and %q\n%s", c.args, code, c.code, c.want, out)
-		}
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./.build/demo"}, c.args...)...)
+			cmd.Dir = root
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
+				t.Errorf("demo %v: exit %d, want %d and %q\n%s", c.args, code, c.code, c.want, out)
+			}
+		})
 	}
 }

@@ -255,6 +255,9 @@ type decision struct {
 	In      int64  `json:"bytes_in"`
 	Status  int    `json:"status"`
 	Error   string `json:"error"`
+	Secrets []use  `json:"secrets"`
+
+	Guidance string `json:"agent_guidance"`
 }
 
 // decisions returns the record of the sandbox, newest first.

@@ -123,8 +123,8 @@ func TestOpenedTLSJudgesEachRequest(t *testing.T) {
 	}
 }
 
-// TestSandboxTrustsTheOrgsAuthorityBesideTheOthers: by the variables that it is given, and only so.
-func TestSandboxTrustsTheOrgsAuthorityBesideTheOthers(t *testing.T) {
+// TestSandboxTrustsTheOrgsAuthority: by the variables that it is given, and only so.
+func TestSandboxTrustsTheOrgsAuthority(t *testing.T) {
 	_, p := shared(t)
 	ceiling(t, p, inspect("api", "api.test"))
 	b := armed(t, p)
@@ -135,8 +135,8 @@ func TestSandboxTrustsTheOrgsAuthorityBesideTheOthers(t *testing.T) {
 	if r := b.exec("sh", "-c", "SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null /workspace/hostile opened '"+ask+"'"); r.Code == 0 || !strings.Contains(r.Stdout, "certificate") {
 		t.Errorf("without them: %+v", r)
 	}
-	if r := b.exec("sh", "-c", `grep -c BEGIN "$SSL_CERT_FILE"`); r.Code != 0 || strings.TrimSpace(r.Stdout) == "0" || strings.TrimSpace(r.Stdout) == "1" {
-		t.Errorf("its bundle holds so many authorities: %+v", r)
+	if r := b.exec("sh", "-c", `echo x >>"$SSL_CERT_FILE"`); r.Code == 0 {
+		t.Errorf("it can change what it trusts: %+v", r)
 	}
 }
 

@@ -113,7 +113,7 @@ func (x *exchange) wake() bool {
 	}
 	flights := x.s.flights
 	ctx := x.r.Context()
-	if x.kind == front.Navigation {
+	if x.kind == front.Navigation && x.r.Header.Get("Sec-Fetch-Mode") == "navigate" { // who only accepts HTML may be a program
 		if x.s.cfg.PageAfter <= 0 {
 			if err := flights.Start(x.rec.Sandbox, x.generation); err != nil {
 				return x.answer(wakeProblem(err))

@@ -252,6 +252,11 @@ func TestNavigationGetsAPage(t *testing.T) {
 	}
 	w.boxes.set(func() { delete(w.boxes.live, "sbx_b") })
 	w.routes(w.b(paused, func(r *route.Record) { r.Generation = 8 }))
+	if a := w.do(c, "GET", u, "Accept", "text/html"); a.body != "b GET /" {
+		t.Errorf("a program was not held: %d %q", a.StatusCode, a.body)
+	}
+	w.boxes.set(func() { delete(w.boxes.live, "sbx_b") })
+	w.routes(w.b(paused, func(r *route.Record) { r.Generation = 9 }))
 	script := []string{"Accept", "*/*", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "script", "User-Agent", "Mozilla/5.0 Chrome/150"}
 	if a := w.do(c, "GET", u, script...); a.body != "b GET /" {
 		t.Errorf("a script was not held: %d %q", a.StatusCode, a.body)

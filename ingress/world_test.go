@@ -1,7 +1,6 @@
 package ingress
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -40,6 +39,7 @@ type world struct {
 	roots  *x509.CertPool
 	https  string // port
 	http   string
+	stop   context.CancelFunc
 }
 
 // boxes are the sandboxes: what gateway, control, node and inward are in a real one.
@@ -54,7 +54,6 @@ type boxes struct {
 	dialErr error
 	onDial  func(rec *route.Record)
 	onWake  func(sandbox string, generation uint64)
-	conns   map[net.Conn]struct{}
 }
 
 func (b *boxes) Wake(ctx context.Context, sandbox string, from uint64) (uint64, error) {
@@ -123,7 +122,7 @@ func (b *boxes) counts() (wakes, dials int) {
 func newWorld(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{t: t, roots: x509.NewCertPool()}
-	w.boxes = &boxes{apps: make(map[string]string), live: map[string]uint64{"sbx_a": 5, "sbx_b": 7}, conns: make(map[net.Conn]struct{})}
+	w.boxes = &boxes{apps: make(map[string]string), live: map[string]uint64{"sbx_a": 5, "sbx_b": 7}}
 	ca, err := certs.NewDevCA("tunnel.localhost", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +139,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	_, w.https, _ = net.SplitHostPort(secure.Addr().String())
 	_, w.http, _ = net.SplitHostPort(plain.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
 	done := make(chan error, 1)
 	go func() { done <- w.server.Serve(ctx, secure, plain) }()
 	t.Cleanup(func() {
@@ -196,28 +196,6 @@ func (w *world) app(sandbox string, h http.HandlerFunc) {
 	s := &http.Server{Handler: h}
 	go func() { _ = s.Serve(ln) }()
 	w.t.Cleanup(func() { s.Close() })
-	w.boxes.set(func() { w.boxes.apps[sandbox+":3000"] = ln.Addr().String() })
-}
-
-// raw runs an app that writes its answers itself. serve is called for each connection.
-func (w *world) raw(sandbox string, serve func(nc net.Conn, r *bufio.Reader)) {
-	w.t.Helper()
-	ln := listen(w.t)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer nc.Close()
-				_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
-				serve(nc, bufio.NewReader(nc))
-			})
-		}
-	})
-	w.t.Cleanup(func() { ln.Close(); w.boxes.set(func() { delete(w.boxes.apps, sandbox+":3000") }) })
 	w.boxes.set(func() { w.boxes.apps[sandbox+":3000"] = ln.Addr().String() })
 }
 

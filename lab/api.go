@@ -58,6 +58,9 @@ func (p *Product) Call(key, method, path string, body any) (Answer, error) {
 	}
 	client := p.lab.Client()
 	client.Timeout = 3 * time.Minute
+	// A call that says "close" is cut off by net/http when it is refused before its body was read.
+	client.Transport.(*http.Transport).DisableKeepAlives = false
+	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
 		return Answer{}, err

@@ -2,6 +2,7 @@
 //
 //	portreeve-node                    the process, over the supervisor's socket
 //	portreeve-node write-tiny FILE    writes the root filesystem of the image tiny as a tar, from /bin/busybox
+//	portreeve-node build-base DIR     builds the image base in the image store DIR, which may become STATE/images
 //
 // It runs as root, writes its log to standard error as JSON, and keeps its state in the directory node/ of the state directory.
 package main
@@ -10,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 
 	"portreeve.dev/gateway/agent/node"
 	"portreeve.dev/nodes/images"
@@ -32,8 +35,10 @@ func run(args []string) error {
 		return node.Run(context.Background())
 	case len(args) == 2 && args[0] == "write-tiny":
 		return writeTiny(args[1])
+	case len(args) == 2 && args[0] == "build-base":
+		return buildBase(args[1])
 	}
-	return fmt.Errorf("unknown arguments %q; it takes none, or write-tiny FILE", args)
+	return fmt.Errorf("unknown arguments %q; it takes none, write-tiny FILE or build-base DIR", args)
 }
 
 func writeTiny(path string) error {
@@ -42,4 +47,21 @@ func writeTiny(path string) error {
 		return err
 	}
 	return errors.Join(images.WriteTiny(context.Background(), f, busybox), f.Close())
+}
+
+func buildBase(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	store, err := images.Open(images.Config{Dir: dir, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	if err := store.StartBase(context.Background()); err != nil {
+		return err
+	}
+	store.Wait()
+	_, err = store.Resolve("base")
+	return err
 }

@@ -12,6 +12,7 @@
 //   - EF-4: a flow to an address that the floor closed since is ended (TestFloorEndsFlow).
 //   - EF-5: connections are bounded per sandbox and per org (TestFlowCaps).
 //   - EF-6: expiry and staleness end a flow without any call from outside (TestRunEndsExpired).
+//   - EF-8: a flow that passes unseen ends when its rule opens TLS, or when a secret is granted to its host (TestOpaqueFlowEndsWhenItMustBeSeen).
 //   - EF-7: a flow whose sandbox was unbound, or began anew, is ended (TestUnboundSandboxEndsFlows).
 //
 // # Not here

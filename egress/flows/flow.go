@@ -18,6 +18,7 @@ type Flow struct {
 	Within  string // id of the connection's flow, if this is a part of it; only connections count against the caps
 	Binding egress.Binding
 	Request policies.Request // what is judged, at its stage
+	Opaque  bool             // its bytes pass unseen
 	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
 	Remote  netip.AddrPort   // the address dialled, once it is: floor and rules by address judge it again
 	Rule    string           // id of the rule that allowed it, if it is known

@@ -261,6 +261,25 @@ func TestDeniedRangeEndsFlow(t *testing.T) {
 	w.want(t, map[string]policies.Reason{"a0": policies.ReasonRevoked})
 }
 
+func TestOpaqueFlowEndsWhenItMustBeSeen(t *testing.T) {
+	granted := ""
+	w := newWorld(t, flows.Config{MustSee: func(_ egress.Binding, host string) bool { return host == granted }})
+	for _, host := range []string{"a.test", "b.test"} {
+		f := w.flow("opaque "+host, 0, host)
+		f.Opaque = true
+		w.add(t, f)
+		w.add(t, w.flow("seen "+host, 0, host))
+	}
+	w.Rejudge()
+	w.want(t, nil)
+	granted = "b.test"
+	w.Rejudge()
+	w.want(t, map[string]policies.Reason{"opaque b.test": policies.ReasonRevoked})
+	w.source.snapshot = snapshot(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test","b.test"],"tls":"inspect"}]}`)
+	w.Rejudge()
+	w.want(t, map[string]policies.Reason{"opaque a.test": policies.ReasonRevoked})
+}
+
 func TestUnboundSandboxEndsFlows(t *testing.T) {
 	w := newWorld(t, flows.Config{})
 	w.add(t, w.flow("a0", 0, "a.test"))

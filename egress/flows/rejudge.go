@@ -3,6 +3,7 @@ package flows
 import (
 	"time"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/policies"
 )
 
@@ -54,6 +55,9 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 		r.Addr = f.Remote.Addr() // a range denied since ends the flow, under whatever name it was dialled
 	}
 	v := snapshot.Evaluate(&r)
+	if v.Allowed() && f.Opaque && t.mustSee(b, f, v) {
+		return policies.Denied(policies.ReasonRevoked)
+	}
 	if !v.Allowed() || !f.Remote.IsValid() {
 		return v
 	}
@@ -65,4 +69,12 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 		return policies.Denied(policies.ReasonFloorSoft)
 	}
 	return v
+}
+
+// mustSee reports whether a flow that passes unseen would be opened, or refused, if it began now.
+func (t *Table) mustSee(b egress.Binding, f *Flow, v policies.Verdict) bool {
+	if f.Request.Protocol == policies.HTTPS && v.TLS == policies.Inspect {
+		return true
+	}
+	return f.Request.Host != "" && t.cfg.MustSee != nil && t.cfg.MustSee(b, f.Request.Host)
 }

@@ -26,13 +26,16 @@ type Bindings interface {
 
 // Config of a Table. The first three are needed.
 type Config struct {
-	Policies   PolicySource
-	Bindings   Bindings
-	Floor      func() *policies.Floor // the current one
-	PerSandbox int                    // connections at once; default 1024
-	PerOrg     int                    // default 16384
-	Every      time.Duration          // how often Run judges all again; default 1 s
-	Now        func() time.Time       // default time.Now
+	Policies PolicySource
+	Bindings Bindings
+	Floor    func() *policies.Floor // the current one
+	// MustSee, if set, reports whether everything that goes to a host must be seen, as where a secret is granted to it: opaque flows
+	// to it end.
+	MustSee    func(b egress.Binding, host string) bool
+	PerSandbox int              // connections at once; default 1024
+	PerOrg     int              // default 16384
+	Every      time.Duration    // how often Run judges all again; default 1 s
+	Now        func() time.Time // default time.Now
 }
 
 // A Table is safe for concurrent use.

@@ -101,6 +101,7 @@ type Flow struct {
 	Binding egress.Binding
 	Request policies.Request      // what to judge again when the policy changes
 	Remote  netip.AddrPort        // the address dialled, once it is known
+	Opaque  bool                  // its bytes pass unseen: it ends, too, when they have to be seen
 	Local   bool                  // ends here (portreeve.internal): it counts, but no policy is asked about it
 	Kill    func(policies.Reason) // doesn't wait; it may call the flow's remove, so the table must hold no lock
 }
@@ -121,7 +122,8 @@ type Injector interface {
 	// Granted reports whether some grant of this sandbox names the host, on whatever port. There, no credential of the sandbox's
 	// own passes: what can't be opened is refused.
 	Granted(b egress.Binding, host string) bool
-	// Apply changes the request on its way out, after every verdict on it, or fails: then the request is not sent.
+	// Apply changes the request on its way out, after every verdict on it and without the sandbox's own credentials, or fails:
+	// then the request is not sent.
 	// It must fail, too, while the policy is not fresh.
 	Apply(ctx context.Context, b egress.Binding, to Place, r *http.Request) ([]decisions.Use, error)
 }

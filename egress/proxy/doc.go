@@ -45,11 +45,16 @@
 //   - EP-18: portreeve.internal answers only under its own name and with its header (TestLocalHost).
 //   - EP-19: a method, a path or a header that was judged is the only one there is: hop-by-hop fields end here (TestHopByHopStaysHere).
 //   - EP-20: a secret that can't be applied blocks its request (TestSecretThatCantBeHadBlocks).
+//   - EP-21: what can't be opened is refused on a granted host: passed TLS and relays (TestGrantedHostIsNeverPassedUnseen).
+//   - EP-22: no secret is set in the clear, nor where a policy only watches (TestSecretIsWithheld).
+//   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //
 // # Not here
 //
 // Verdicts: policies. Resolving, the floor, connecting: the Dialer. Caps and re-judging of live flows: the FlowTable. Which secret
-// goes where: the Injector. Explicit proxy requests: egress/explicit. Request bodies are not looked into. Early hints (103) are not
+// goes where: the Injector. What is a credential: secrets. Explicit proxy requests: egress/explicit. Request bodies are not looked
+// into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
+// passed TLS tells, and a relay nothing. Early hints (103) are not
 // passed on. HTTP/2 to a client is offered whether or not the upstream speaks it. A header list that net/http itself finds too
 // large on HTTP/2 is answered with 431 by net/http, without a decision.
 //

@@ -100,7 +100,7 @@ func (x *exchange) serve() {
 
 	x.ctx, x.cancel = context.WithCancelCause(x.r.Context())
 	defer x.cancel(nil)
-	remove, err := x.c.use(req, func(r policies.Reason) { x.cancel(killed(r)) })
+	remove, err := x.c.use(req, false, func(r policies.Reason) { x.cancel(killed(r)) })
 	if err != nil {
 		x.deny(judgement{req: req}.deny(policies.ReasonBudget), 0)
 		return

@@ -27,7 +27,7 @@ func (c *connection) relayRaw(allowed policies.Protocol) (handed bool) {
 		protocol = policies.SSH
 	}
 	req := c.request(policies.StageConnect, protocol)
-	remove, err := c.use(req, c.kill)
+	remove, err := c.use(req, true, c.kill)
 	if err != nil {
 		return c.drop(judgement{req: req}.deny(policies.ReasonBudget))
 	}

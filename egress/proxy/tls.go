@@ -24,7 +24,7 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 	if err != nil {
 		return c.refuseHello(judgement{req: req}, err)
 	}
-	remove, err := c.use(req, c.kill)
+	remove, err := c.use(req, true, c.kill)
 	if err != nil {
 		return c.alertDrop(judgement{req: req}.deny(policies.ReasonBudget))
 	}

@@ -109,12 +109,13 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 	}
 	out.Body.Revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
 		for _, p := range drafts {
-			put, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version)
-			if err != nil {
+			if _, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version); err != nil {
 				return err
 			}
-			if err := noneGranted(ctx, tx, put, s.Now()); err != nil {
-				return err
+		}
+		for _, p := range drafts { // not before all of them are there
+			if err := noneGranted(ctx, tx, p.Name, s.Now()); err != nil {
+				return allowedUnopened(err)
 			}
 		}
 		tx.Bump()
@@ -129,6 +130,16 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 		wait = "applied"
 	}
 	return out, s.published(ctx, out.Body.Revision, wait)
+}
+
+// allowedUnopened says of a refusal about a rule, which the client did not write, what it means for the host.
+func allowedUnopened(err error) error {
+	p, ok := errors.AsType[*Problem](err)
+	if !ok {
+		return err
+	}
+	p.Errors = []FieldError{{"body.host", "has a grant, and would be let through unopened; allow it by a rule with tls: inspect in a policy"}}
+	return p
 }
 
 // allowRule writes the rule, and the request by which each layer is asked whether it needs it.

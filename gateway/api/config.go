@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
@@ -27,11 +28,13 @@ type Config struct {
 	Version    string        // of the program, for the OpenAPI document
 	Template   func() string // for a create that names none; default "base". It may say "tiny" until base is built.
 	Limits     Limits
-	CursorKey  []byte        // signs cursors; default random, so that cursors end with the process
-	Heartbeat  time.Duration // of event streams; default 15 s
-	Applied    time.Duration // longest ?wait=applied; default 10 s
-	Now        func() time.Time
-	Log        *slog.Logger
+	CursorKey  []byte // signs cursors; default random, so that cursors end with the process
+	// Settle has what is recorded by now brought into the store, if that takes no longer than a moment; nil does nothing.
+	Settle    func(context.Context)
+	Heartbeat time.Duration // of event streams; default 15 s
+	Applied   time.Duration // longest ?wait=applied; default 10 s
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Limits bound one sandbox.
@@ -48,6 +51,9 @@ func (c *Config) complete() error {
 	}
 	if c.Template == nil {
 		c.Template = func() string { return "base" }
+	}
+	if c.Settle == nil {
+		c.Settle = func(context.Context) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -82,6 +82,9 @@ func (s *Server) listDecisions(ctx context.Context, c *caller, in *decisionListI
 			return nil, err
 		}
 	}
+	if in.Cursor == "" {
+		s.Settle(ctx)
+	}
 	all, err := s.Store.Decisions(ctx, c.org(), f)
 	if err != nil {
 		return nil, err

@@ -234,6 +234,8 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 	key := mine.Do("POST", "/api-keys", map[string]any{"name": "x", "scopes": []string{"read"}}).Want(201).String("api_key.id")
 	dec := record(t, w, mine.Org, box, "api.test")
 	mine.Do("POST", "/sandbox/"+box+"/files/write", map[string]any{"path": "a", "content": ""}).Want(200)
+	mine.Do("POST", "/secrets", map[string]any{"name": "key", "value": "x"}).Want(201)
+	tunnel := mine.Do("POST", "/sandbox/"+box+"/tunnels", map[string]any{"port": 80}).Want(201).String("id")
 
 	for _, r := range []struct{ method, path, body string }{
 		{"GET", "/sandbox/" + box, ""}, {"GET", "/sandbox/" + box + "/status", ""},
@@ -250,6 +252,9 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 		{"POST", "/allow", `{"host":"api.test","dry_run":true,"sandbox":"` + box + `"}`}, {"POST", "/allow", `{"host":"api.test","dry_run":true,"policy":"web"}`},
 		{"POST", "/sandbox/" + box + "/pause", ""}, {"POST", "/sandbox/" + box + "/resume", ""},
 		{"POST", "/api-keys/" + key + "/rotate", ""},
+		{"GET", "/secrets/key/grants", ""}, {"PUT", "/secrets/key/grants", `{"grants":[]}`}, {"PUT", "/secrets/key", `{"value":"y"}`},
+		{"POST", "/sandbox/" + box + "/secrets/inject", `{"all":true}`}, {"DELETE", "/secrets/key", ""},
+		{"POST", "/sandbox/" + box + "/tunnels", `{"port":80}`}, {"GET", "/sandbox/" + box + "/tunnels", ""}, {"DELETE", "/sandbox/" + box + "/tunnels/" + tunnel, ""},
 		{"POST", "/sandbox/" + box + "/stop", ""}, {"DELETE", "/sandbox/" + box, ""}, {"DELETE", "/policies/web", ""},
 	} {
 		var body any
@@ -266,8 +271,11 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 	other.Do("GET", "/sandbox/"+box+"/shell", nil).Refused(404, "sandbox_not_found")
 	other.Do("DELETE", "/api-keys/"+key, nil).Refused(404, "api_key_not_found")
 	other.Do("GET", "/decisions/stream?sandbox_id="+box, nil).Refused(404, "sandbox_not_found")
-	for _, list := range []string{"/sandboxes?all=true", "/settings/egress/audit", "/policies", "/audit"} {
-		if body := string(other.Do("GET", list, nil).Want(200).Body); strings.Contains(body, box) || strings.Contains(body, "web") {
+	// A name is each org's own: the other's secret of the same name is another one.
+	other.Do("POST", "/secrets", map[string]any{"name": "key", "value": "theirs"}).Want(201)
+	mine.Do("POST", "/secrets", map[string]any{"name": "only-mine", "value": "x"}).Want(201)
+	for _, list := range []string{"/sandboxes?all=true", "/settings/egress/audit", "/policies", "/audit", "/secrets"} {
+		if body := string(other.Do("GET", list, nil).Want(200).Body); strings.Contains(body, box) || strings.Contains(body, "web") || strings.Contains(body, "only-mine") {
 			t.Errorf("%s shows another org's: %s", list, body)
 		}
 	}

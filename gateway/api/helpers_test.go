@@ -7,6 +7,7 @@ import (
 	"portreeve.dev/egress/decisions"
 	"portreeve.dev/gateway/api/apitest"
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/sso"
 )
 
 // record keeps a denial, and returns its id.
@@ -21,6 +22,10 @@ func record(t *testing.T, w *apitest.World, org, sandbox, host string, change ..
 		t.Fatal(err)
 	}
 	return d.ID
+}
+
+func principal(c *apitest.Client) store.By {
+	return store.By{Principal: sso.Principal{Kind: sso.KindKey, ID: "key_1", Org: c.Org, Scopes: sso.Scopes()}}
 }
 
 type object = map[string]any

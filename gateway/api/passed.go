@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"portreeve.dev/gateway/internal/store"
@@ -10,79 +11,89 @@ import (
 	"portreeve.dev/secrets"
 )
 
-// notPassed refuses a grant for a host that some policy of the org lets through unopened: there, nobody could put the secret
+// notPassed refuses grants for hosts that some policy of the org lets through unopened: there, nobody could put the secret
 // in or take the sandbox's own credentials out.
-func notPassed(ctx context.Context, tx *store.Tx, location string, g secrets.Grant, now time.Time) error {
-	ceiling, err := tx.Policy(ctx, tx.Org(), store.Ceiling)
+func notPassed(ctx context.Context, tx *store.Tx, grants []secrets.Grant, now time.Time) error {
+	all, err := effective(ctx, tx, store.Ceiling)
 	if err != nil {
 		return err
 	}
-	named, err := tx.Policies(ctx, tx.Org())
-	if err != nil {
-		return err
-	}
-	for _, p := range append([]store.Policy{{}}, named...) { // the first is the ceiling alone
-		rule, passed, err := passes(ceiling, p, g, now)
-		if err != nil {
-			return err
-		}
-		if passed {
-			return invalid(location, fmt.Sprintf("%s is let through unopened by rule %q; set tls: inspect there first", g.Host, rule))
-		}
-	}
-	return nil
-}
-
-// noneGranted refuses a document under which a host that has a grant would be let through unopened.
-func noneGranted(ctx context.Context, tx *store.Tx, changed store.Policy, now time.Time) error {
-	all, err := tx.Secrets(ctx, tx.Org())
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	for _, s := range all {
-		for _, g := range s.Grants {
-			if changed.Name == store.Ceiling {
-				err = notPassed(ctx, tx, "body.rules", g, now)
-			} else {
-				err = notPassedUnder(ctx, tx, changed, g, now)
-			}
-			if err != nil {
-				return err
+	for _, snapshot := range all {
+		for i, g := range grants {
+			if rule, layer, yes := passes(snapshot, g, now); yes {
+				return invalid(fmt.Sprintf("body.grants[%d].host", i), fmt.Sprintf("rule %q of %s lets it through unopened; set tls: inspect there first", rule, layer))
 			}
 		}
 	}
 	return nil
 }
 
-func notPassedUnder(ctx context.Context, tx *store.Tx, p store.Policy, g secrets.Grant, now time.Time) error {
-	ceiling, err := tx.Policy(ctx, tx.Org(), store.Ceiling)
+// noneGranted refuses the document that was just put in the place of name, if under it a host that has a grant is let
+// through unopened.
+func noneGranted(ctx context.Context, tx *store.Tx, name string, now time.Time) error {
+	kept, err := tx.Secrets(ctx, tx.Org())
 	if err != nil {
 		return err
 	}
-	rule, passed, err := passes(ceiling, p, g, now)
-	if err == nil && passed {
-		err = invalid("body.rules", fmt.Sprintf("rule %q lets %s through unopened, and a secret is granted there: set tls: inspect", rule, g.Host))
+	var grants []secrets.Grant
+	for _, s := range kept {
+		grants = append(grants, s.Grants...)
 	}
-	return err
+	if len(grants) == 0 {
+		return nil
+	}
+	all, err := effective(ctx, tx, name)
+	if err != nil {
+		return err
+	}
+	for _, snapshot := range all {
+		for _, g := range grants {
+			if rule, layer, yes := passes(snapshot, g, now); yes {
+				return problem(http.StatusUnprocessableEntity, "granted_host", fmt.Sprintf("a secret is granted on %s port %d, and rule %q of %s lets that through unopened: set tls: inspect there",
+					g.Host, g.Port, rule, layer), FieldError{"body.rules", "let a host with a grant through unopened"})
+			}
+		}
+	}
+	return nil
 }
 
-// passes reports whether the two documents together allow the grant's host and port without opening TLS, and by which rule.
-func passes(ceiling, named store.Policy, g secrets.Grant, now time.Time) (rule string, passed bool, err error) {
-	var layers []policies.Layer
-	for _, p := range []store.Policy{ceiling, named} {
-		if p.Document == nil {
-			continue
-		}
-		d, err := policies.Parse(p.Document)
-		if err != nil {
-			return "", false, fmt.Errorf("reading policy %q: %w", p.Name, err)
-		}
-		layers = append(layers, policies.Layer{Name: p.Name, Version: p.Version, Document: d})
-	}
-	snapshot, err := policies.Compile(layers...)
+// effective compiles what holds under a policy together with the ceiling; for the ceiling, under it alone and under each policy.
+// Each is compiled once, however many grants there are: the store's writers wait meanwhile.
+func effective(ctx context.Context, tx *store.Tx, name string) ([]*policies.Snapshot, error) {
+	ceiling, err := tx.Policy(ctx, tx.Org(), store.Ceiling)
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
-	v := snapshot.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: g.Host, Port: g.Port, Protocol: policies.HTTPS, Now: now})
-	return v.Rule, v.Allowed() && v.TLS == policies.Pass, nil
+	var sets [][]store.Policy
+	if name == store.Ceiling {
+		named, err := tx.Policies(ctx, tx.Org())
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, []store.Policy{ceiling})
+		for _, p := range named {
+			sets = append(sets, []store.Policy{ceiling, p})
+		}
+	} else {
+		p, err := tx.Policy(ctx, tx.Org(), name)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, []store.Policy{ceiling, p})
+	}
+	var all []*policies.Snapshot
+	for _, set := range sets {
+		s, err := compileAll(set)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// passes reports whether the grant's host and port are allowed without opening TLS, and by which rule.
+func passes(s *policies.Snapshot, g secrets.Grant, now time.Time) (rule, layer string, yes bool) {
+	v := s.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: g.Host, Port: g.Port, Protocol: policies.HTTPS, Now: now})
+	return v.Rule, v.Layer, v.Allowed() && v.TLS == policies.Pass
 }

@@ -152,7 +152,7 @@ func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *Do
 		if p, err = tx.PutPolicy(ctx, name, normal, expected); err != nil {
 			return err
 		}
-		if err := noneGranted(ctx, tx, p, s.Now()); err != nil {
+		if err := noneGranted(ctx, tx, name, s.Now()); err != nil {
 			return err
 		}
 		tx.Bump()

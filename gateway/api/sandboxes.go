@@ -46,28 +46,29 @@ type sandboxListIn struct {
 }
 
 type sandboxView struct {
-	SandboxID     string       `json:"sandbox_id"`
-	ID            string       `json:"id"`
-	Org           string       `json:"org_id"`
-	Session       string       `json:"session_id" doc:"The sandbox's own id, for clients that need the field."`
-	Status        string       `json:"status" enum:"creating,running,paused,terminating,terminated,error"`
-	Reason        string       `json:"reason,omitempty" doc:"Why it is in error or has ended: out_of_memory, expired, deleted, exited, …"`
-	Addr          string       `json:"addr,omitempty"`
-	PodIP         string       `json:"pod_ip,omitempty" doc:"The same address."`
-	RunscID       string       `json:"runsc_id,omitempty"`
-	Incarnation   uint64       `json:"incarnation"`
-	Generation    uint64       `json:"generation"`
-	Policy        string       `json:"policy" doc:"Its named policy; empty: the ceiling alone."`
-	PolicyVersion int64        `json:"policy_version" doc:"Of the named policy, or of the ceiling."`
-	CPUs          string       `json:"cpus"`
-	Memory        string       `json:"memory"`
-	Timeout       int64        `json:"timeout_seconds"`
-	Template      string       `json:"template"`
-	Isolation     string       `json:"isolation"`
-	CreatedAt     time.Time    `json:"created_at"`
-	ExpiresAt     time.Time    `json:"expires_at"`
-	EndedAt       *time.Time   `json:"ended_at,omitempty"`
-	Startup       startMetrics `json:"startup_metrics"`
+	SandboxID     string          `json:"sandbox_id"`
+	ID            string          `json:"id"`
+	Org           string          `json:"org_id"`
+	Session       string          `json:"session_id" doc:"The sandbox's own id, for clients that need the field."`
+	Status        string          `json:"status" enum:"creating,running,paused,terminating,terminated,error"`
+	Reason        string          `json:"reason,omitempty" doc:"Why it is in error or has ended: out_of_memory, expired, deleted, exited, …"`
+	Addr          string          `json:"addr,omitempty"`
+	PodIP         string          `json:"pod_ip,omitempty" doc:"The same address."`
+	RunscID       string          `json:"runsc_id,omitempty"`
+	Incarnation   uint64          `json:"incarnation"`
+	Generation    uint64          `json:"generation"`
+	Policy        string          `json:"policy" doc:"Its named policy; empty: the ceiling alone."`
+	PolicyVersion int64           `json:"policy_version" doc:"Of the named policy, or of the ceiling."`
+	Egress        json.RawMessage `json:"egress,omitempty" doc:"Its own policy document, if it has one."`
+	CPUs          string          `json:"cpus"`
+	Memory        string          `json:"memory"`
+	Timeout       int64           `json:"timeout_seconds"`
+	Template      string          `json:"template"`
+	Isolation     string          `json:"isolation"`
+	CreatedAt     time.Time       `json:"created_at"`
+	ExpiresAt     time.Time       `json:"expires_at"`
+	EndedAt       *time.Time      `json:"ended_at,omitempty"`
+	Startup       startMetrics    `json:"startup_metrics"`
 }
 
 type startMetrics struct {
@@ -371,7 +372,7 @@ func (s *Server) sandboxAnswer(ctx context.Context, b store.Sandbox) (*sandboxOu
 func viewSandbox(b store.Sandbox, versions map[string]int64) sandboxView {
 	v := sandboxView{
 		SandboxID: b.ID, ID: b.ID, Org: b.Org, Session: b.ID, Status: string(b.Status), Reason: b.Reason, Addr: b.Addr, PodIP: b.Addr, RunscID: b.RunscID,
-		Incarnation: b.Incarnation, Generation: b.Generation, Policy: b.Policy, PolicyVersion: versions[b.Policy],
+		Incarnation: b.Incarnation, Generation: b.Generation, Policy: b.Policy, PolicyVersion: versions[b.Policy], Egress: b.Spec.Egress,
 		CPUs: b.Spec.CPUs, Memory: b.Spec.Memory, Timeout: b.Spec.Timeout, Template: b.Spec.Template, Isolation: b.Spec.Isolation,
 		CreatedAt: b.CreatedAt, ExpiresAt: b.ExpiresAt, EndedAt: timeOrNil(b.EndedAt),
 		Startup: startMetrics{TotalMS: b.Metrics.TotalMS, CreateMS: b.Metrics.CreateMS, ReadyMS: b.Metrics.ReadyMS},

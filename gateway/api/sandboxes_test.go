@@ -98,6 +98,55 @@ func TestCreateRefusesWhatItCantDo(t *testing.T) {
 	}
 }
 
+// TestOwnListOnlyNarrows gives sandboxes a document of their own.
+func TestOwnListOnlyNarrows(t *testing.T) {
+	w := apitest.New(t)
+	c := w.Org("one")
+	c.Do("PUT", "/settings/egress", document(rule("a", "a.test"), rule("b", "b.test"), object{"id": "c", "action": "allow", "hosts": []string{"c.test"}, "tls": "inspect"})).Want(200)
+	a := c.Do("POST", "/sandbox/create", object{"template": "tiny", "egress": document(rule("mine", "a.test"), rule("more", "evil.test"), rule("open", "c.test"))}).Want(201)
+	box, open := a.String("id"), c.Sandbox()
+	if a.String("egress.rules.0.id") != "mine" || a.At("egress.rules.0.ports.0") != 443.0 {
+		t.Errorf("the answer does not show its normal form: %s", a.Body)
+	}
+	if got := c.Do("GET", "/sandbox/"+box, nil).Want(200); string(got.Body) != string(a.Body) {
+		t.Errorf("created %s, got %s", a.Body, got.Body)
+	}
+	if got := c.Do("GET", "/sandbox/"+open, nil); got.At("egress") != nil {
+		t.Errorf("%s", got.Body)
+	}
+	f, err := w.Store.FeedState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range f.Orgs[0].Sandboxes {
+		if (len(b.Own) > 0) != (b.Sandbox == box) {
+			t.Errorf("the feed has %s for %s", b.Own, b.Sandbox)
+		}
+	}
+	for host, want := range map[string]string{"a.test": "allow", "b.test": "deny", "evil.test": "deny"} {
+		if got := c.Do("POST", "/policies/check", object{"host": host, "sandbox": box}).Want(200); got.String("verdict") != want {
+			t.Errorf("%s: %s", host, got.Body)
+		}
+	}
+	if got := c.Do("POST", "/policies/check", object{"host": "b.test", "sandbox": open}).Want(200); got.String("verdict") != "allow" {
+		t.Errorf("a sandbox without a list: %s", got.Body)
+	}
+	// Its own list lets c.test through unopened, the ceiling does not.
+	if got := c.Do("POST", "/policies/check", object{"url": "https://c.test/", "sandbox": box}).Want(200); got.String("verdict") != "allow" || !strings.Contains(string(got.Body), "inspect") {
+		t.Errorf("%s", got.Body)
+	}
+	none := c.Sandbox(object{"egress": document()})
+	if got := c.Do("POST", "/policies/check", object{"host": "a.test", "sandbox": none}).Want(200); got.String("verdict") != "deny" {
+		t.Errorf("an empty list: %s", got.Body)
+	}
+	for body, location := range map[string]string{
+		`{"rules":[{"id":"a","action":"allow","hosts":["*.com"]}]}`: "body.egress.rules[0].hosts[0]", `{"rulez":[]}`: "body.egress.rulez", `[]`: "body.egress", `"x"`: "body.egress", `null`: "body.egress", `{}`: "body.egress",
+		`{"rules":[{"id":"a","action":"allow","hosts":["a.test"],"ports":[65536]}]}`: "body.egress.rules[0].ports[0]",
+	} {
+		c.Do("POST", "/sandbox/create", `{"template":"tiny","egress":`+body+`}`).Refused(422, "invalid_policy", location)
+	}
+}
+
 func TestFailedStartIsReported(t *testing.T) {
 	w := apitest.New(t)
 	c := w.Org("one")

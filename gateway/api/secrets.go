@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,24 +18,41 @@ import (
 	"portreeve.dev/sso"
 )
 
-// maxGrants is how many places one secret may go to.
-const maxGrants = 100
-
 var secretName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
 
 // A secretView never holds the value: there is no way to read one back.
 type secretView struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Scope     string          `json:"scope"`
-	Version   int64           `json:"version" doc:"Grows with each new value."`
-	Grants    []secrets.Grant `json:"grants" nullable:"false"`
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Scope     string      `json:"scope"`
+	Version   int64       `json:"version" doc:"Grows with each new value."`
+	Grants    []grantView `json:"grants" nullable:"false"`
+	CreatedAt time.Time   `json:"created_at"`
+	UpdatedAt time.Time   `json:"updated_at"`
+}
+
+// A grantView is a grant as it is sent and shown.
+type grantView struct {
+	Host     string   `json:"host" maxLength:"300" doc:"A name, exact."`
+	Port     int      `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Default 443."`
+	Methods  []string `json:"methods,omitempty" maxItems:"20" doc:"Default: every one but TRACE and CONNECT."`
+	Path     string   `json:"path,omitempty" maxLength:"2048" doc:"As in a policy; default /**."`
+	Place    string   `json:"place" enum:"header"`
+	Header   string   `json:"header" maxLength:"200" doc:"Its name."`
+	Template string   `json:"template,omitempty" maxLength:"1024" doc:"Holds {value} once; default {value}."`
+	Policies []string `json:"policies,omitempty" maxItems:"100" doc:"Only for sandboxes under these named policies; default: all of the org."`
+}
+
+func (g grantView) grant() secrets.Grant {
+	return secrets.Grant{Host: g.Host, Port: uint16(g.Port), Methods: g.Methods, Path: g.Path, Place: g.Place, Header: g.Header, Template: g.Template, Policies: g.Policies}
 }
 
 func viewSecret(s store.Secret) secretView {
-	return secretView{s.ID, s.Name, s.Scope, s.Version, s.Grants, s.CreatedAt, s.UpdatedAt}
+	v := secretView{s.ID, s.Name, s.Scope, s.Version, []grantView{}, s.CreatedAt, s.UpdatedAt}
+	for _, g := range s.Grants {
+		v.Grants = append(v.Grants, grantView{g.Host, int(g.Port), g.Methods, g.Path, g.Place, g.Header, g.Template, g.Policies})
+	}
+	return v
 }
 
 type secretListOut struct {
@@ -71,7 +89,7 @@ type secretNameIn struct {
 type grantsIn struct {
 	Name string `path:"name"`
 	Body struct {
-		Grants []secrets.Grant `json:"grants" nullable:"false"`
+		Grants []grantView `json:"grants" nullable:"false" maxItems:"100"`
 	}
 }
 
@@ -145,16 +163,18 @@ func (s *Server) sealValue(org, id string, version int64, text string) ([]byte, 
 }
 
 func (s *Server) putSecret(ctx context.Context, c *caller, in *secretPutIn) (*secretOut, error) {
-	now, err := s.Store.Secret(ctx, c.org(), in.Name)
-	if err != nil {
-		return nil, err
-	}
-	next := now.Version + 1
-	sealed, err := s.sealValue(c.org(), now.ID, next, in.Body.Value)
-	if err != nil {
-		return nil, err
-	}
 	return s.changeSecret(ctx, c, audit.SecretUpdate, func(tx *store.Tx) (store.Secret, error) {
+		// Read and sealed within the change: what is sealed for one secret must never come to stand in another's row, which
+		// may have been deleted and made anew meanwhile.
+		now, err := secretOf(ctx, tx, in.Name)
+		if err != nil {
+			return now, err
+		}
+		next := now.Version + 1
+		sealed, err := s.sealValue(c.org(), now.ID, next, in.Body.Value)
+		if err != nil {
+			return now, err
+		}
 		if err := tx.SetSecretValue(ctx, in.Name, next, sealed); err != nil {
 			return now, err
 		}
@@ -162,9 +182,18 @@ func (s *Server) putSecret(ctx context.Context, c *caller, in *secretPutIn) (*se
 	})
 }
 
+// secretOf reads a secret of the change's org, or refuses.
+func secretOf(ctx context.Context, tx *store.Tx, name string) (store.Secret, error) {
+	found, err := tx.Secret(ctx, tx.Org(), name)
+	if errors.Is(err, store.ErrNotFound) {
+		return found, notFound("secret")
+	}
+	return found, err
+}
+
 func (s *Server) deleteSecret(ctx context.Context, c *caller, in *secretNameIn) (*success, error) {
 	_, err := s.changeSecret(ctx, c, audit.SecretDelete, func(tx *store.Tx) (store.Secret, error) {
-		gone, err := tx.Secret(ctx, tx.Org(), in.Name)
+		gone, err := secretOf(ctx, tx, in.Name)
 		if err != nil {
 			return gone, err
 		}
@@ -178,6 +207,9 @@ func (s *Server) deleteSecret(ctx context.Context, c *caller, in *secretNameIn) 
 
 func (s *Server) getGrants(ctx context.Context, c *caller, in *secretNameIn) (*secretOut, error) {
 	now, err := s.Store.Secret(ctx, c.org(), in.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound("secret")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -187,31 +219,46 @@ func (s *Server) getGrants(ctx context.Context, c *caller, in *secretNameIn) (*s
 }
 
 func (s *Server) putGrants(ctx context.Context, c *caller, in *grantsIn) (*secretOut, error) {
-	if len(in.Body.Grants) > maxGrants {
-		return nil, invalid("body.grants", fmt.Sprintf("a secret has at most %d grants", maxGrants))
-	}
-	for i := range in.Body.Grants {
-		var wrong *secrets.FieldError
-		if err := in.Body.Grants[i].Complete(); errors.As(err, &wrong) {
-			return nil, invalid(fmt.Sprintf("body.grants[%d].%s", i, wrong.Field), wrong.Message)
-		} else if err != nil {
-			return nil, err
+	grants := []secrets.Grant{}
+	for i, sent := range in.Body.Grants {
+		g := sent.grant()
+		if err := g.Complete(); err != nil {
+			return nil, refuseGrant(i, sent, err)
 		}
+		grants = append(grants, g)
 	}
 	return s.changeSecret(ctx, c, audit.SecretGrant, func(tx *store.Tx) (store.Secret, error) {
-		for i, g := range in.Body.Grants {
-			if err := notPassed(ctx, tx, fmt.Sprintf("body.grants[%d].host", i), g, s.Now()); err != nil {
-				return store.Secret{}, err
-			}
+		if _, err := secretOf(ctx, tx, in.Name); err != nil {
+			return store.Secret{}, err
 		}
-		if err := tx.SetGrants(ctx, in.Name, in.Body.Grants); err != nil {
+		if err := notPassed(ctx, tx, grants, s.Now()); err != nil {
+			return store.Secret{}, err
+		}
+		if err := notOpenToAll(ctx, tx, grants); err != nil {
+			return store.Secret{}, err
+		}
+		if err := tx.SetGrants(ctx, in.Name, grants); err != nil {
 			return store.Secret{}, err
 		}
 		return tx.Secret(ctx, tx.Org(), in.Name)
 	})
 }
 
-// changeSecret runs one change with its audit entry and tells the edges.
+// refuseGrant names the wrong field, without what was sent in it: it may be the value, in the wrong place.
+func refuseGrant(i int, sent grantView, err error) error {
+	wrong, ok := errors.AsType[*secrets.FieldError](err)
+	if !ok {
+		return err
+	}
+	text, err := json.Marshal(sent)
+	if err != nil {
+		return err
+	}
+	return invalid(fmt.Sprintf("body.grants[%d].%s", i, wrong.Field), clearer(text)(wrong.Message))
+}
+
+// changeSecret runs one change with its audit entry and waits until the edges have it: whoever takes a value back, or changes
+// it, must not see the old one go out again.
 func (s *Server) changeSecret(ctx context.Context, c *caller, action audit.Action, change func(*store.Tx) (store.Secret, error)) (*secretOut, error) {
 	var done store.Secret
 	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
@@ -224,7 +271,9 @@ func (s *Server) changeSecret(ctx context.Context, c *caller, action audit.Actio
 	if err != nil {
 		return nil, err
 	}
-	s.Feed.Publish(ctx, revision)
+	if err := s.published(ctx, revision, "applied"); err != nil {
+		return nil, err
+	}
 	out := &secretOut{}
 	out.Body.Secret = viewSecret(done)
 	return out, nil
@@ -232,7 +281,7 @@ func (s *Server) changeSecret(ctx context.Context, c *caller, action audit.Actio
 
 // injectSecrets answers known clients. Values enter no sandbox, so none is set.
 func (s *Server) injectSecrets(ctx context.Context, c *caller, in *injectIn) (*injectOut, error) {
-	if _, err := s.Store.Sandbox(ctx, c.org(), in.ID); err != nil {
+	if _, err := s.sandbox(ctx, c, in.ID); err != nil {
 		return nil, err
 	}
 	for i, name := range in.Body.Secrets {

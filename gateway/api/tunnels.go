@@ -53,7 +53,7 @@ type tunnelCreateIn struct {
 		Port      int    `json:"port" minimum:"1" maximum:"65535" doc:"On which the application listens, on any address or only on loopback."`
 		Protocol  string `json:"protocol,omitempty" enum:"http,https" doc:"Accepted for known clients; the application is spoken to in HTTP."`
 		ExpiresIn int64  `json:"expires_in,omitempty" minimum:"1" maximum:"86400" doc:"Seconds; default 3600. A tunnel ends with its sandbox at the latest."`
-		Public    bool   `json:"public,omitempty" doc:"Anybody who knows the URL may call it."`
+		Public    bool   `json:"public,omitempty" doc:"Anybody who knows the URL may call it. Refused for a sandbox to which a grant of a secret applies."`
 	}
 }
 
@@ -93,11 +93,10 @@ func (s *Server) viewTunnel(t store.Tunnel) tunnelView {
 }
 
 func (s *Server) createTunnel(ctx context.Context, c *caller, in *tunnelCreateIn) (*tunnelOut, error) {
-	port := uint16(in.Body.Port)
-	t := store.Tunnel{ID: store.NewID("tun"), Sandbox: in.ID, Port: port, Public: in.Body.Public}
+	t := store.Tunnel{ID: store.NewID("tun"), Sandbox: in.ID, Port: uint16(in.Body.Port), Public: in.Body.Public}
 	var err error
-	if t.Host, err = s.Tunnels.Zone.Host(tunnels.NewSlug(), port); err != nil {
-		return nil, err
+	if t.Host, err = s.Tunnels.Zone.Host(tunnels.NewSlug(), t.Port); err != nil {
+		return nil, problem(http.StatusServiceUnavailable, "no_tunnels", "this installation has no domain for tunnels")
 	}
 	token := ""
 	if !t.Public {
@@ -109,41 +108,55 @@ func (s *Server) createTunnel(ctx context.Context, c *caller, in *tunnelCreateIn
 	if seconds == 0 {
 		seconds = tunnelLifetime
 	}
-	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
-		b, err := tx.Sandbox(ctx, tx.Org(), in.ID)
-		if err != nil {
-			return err
-		}
-		if b.Status != store.Running && b.Status != store.Paused {
-			return problem(http.StatusConflict, "sandbox_state", fmt.Sprintf("the sandbox is %s; a tunnel needs one that runs or is paused", b.Status))
-		}
-		t.ExpiresAt = tx.Now().Add(time.Duration(seconds) * time.Second)
-		if b.ExpiresAt.Before(t.ExpiresAt) {
-			t.ExpiresAt = b.ExpiresAt
-		}
-		t, err = tx.CreateTunnel(ctx, t, tunnelsEach)
-		if errors.Is(err, store.ErrConflict) {
-			return problem(http.StatusConflict, "too_many_tunnels", fmt.Sprintf("a sandbox has at most %d tunnels; end one first", tunnelsEach))
-		}
-		if err != nil {
-			return err
-		}
-		tx.Bump()
-		return tx.Record(ctx, audit.TunnelCreate, t.ID, map[string]string{"sandbox": in.ID, "port": fmt.Sprint(port), "public": fmt.Sprint(t.Public)})
+	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
+		t, err = openTunnel(ctx, tx, t, time.Duration(seconds)*time.Second)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if err := s.routed(ctx, revision); err != nil {
-		s.Log.Warn("a new tunnel is not at ingress yet", "tunnel", t.ID, "err", err)
+		s.Log.Warn("a new tunnel is not at ingress yet", "tunnel", t.ID, "err", err, "request_id", requestID(ctx))
 	}
 	out := &tunnelOut{s.viewTunnel(t)}
 	out.Body.Token = token
 	return out, nil
 }
 
+// openTunnel enters a tunnel that ends after lifetime, or with its sandbox.
+func openTunnel(ctx context.Context, tx *store.Tx, t store.Tunnel, lifetime time.Duration) (store.Tunnel, error) {
+	b, err := tx.Sandbox(ctx, tx.Org(), t.Sandbox)
+	if errors.Is(err, store.ErrNotFound) {
+		return t, notFound("sandbox")
+	}
+	if err != nil {
+		return t, err
+	}
+	if b.Status != store.Running && b.Status != store.Paused || !tx.Now().Before(b.ExpiresAt) {
+		return t, notRunning(b)
+	}
+	if t.Public {
+		if err := noGrantApplies(ctx, tx, b); err != nil {
+			return t, err
+		}
+	}
+	t.ExpiresAt = tx.Now().Add(lifetime)
+	if b.ExpiresAt.Before(t.ExpiresAt) {
+		t.ExpiresAt = b.ExpiresAt
+	}
+	t, err = tx.CreateTunnel(ctx, t, tunnelsEach)
+	if errors.Is(err, store.ErrLimit) {
+		return t, problem(http.StatusConflict, "too_many_tunnels", fmt.Sprintf("a sandbox has at most %d tunnels; end one first", tunnelsEach))
+	}
+	if err != nil {
+		return t, err
+	}
+	tx.Bump()
+	return t, tx.Record(ctx, audit.TunnelCreate, t.ID, map[string]string{"sandbox": b.ID, "port": fmt.Sprint(t.Port), "public": fmt.Sprint(t.Public)})
+}
+
 func (s *Server) listTunnels(ctx context.Context, c *caller, in *sandboxIDIn) (*tunnelListOut, error) {
-	if _, err := s.Store.Sandbox(ctx, c.org(), in.ID); err != nil {
+	if _, err := s.sandbox(ctx, c, in.ID); err != nil {
 		return nil, err
 	}
 	all, err := s.Store.Tunnels(ctx, c.org(), in.ID, s.Now())
@@ -166,11 +179,15 @@ func (s *Server) deleteTunnel(ctx context.Context, c *caller, in *tunnelIDIn) (*
 		tx.Bump()
 		return tx.Record(ctx, audit.TunnelDelete, in.Tunnel, map[string]string{"sandbox": in.ID})
 	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound("tunnel")
+	}
 	if err != nil {
 		return nil, err
 	}
 	if err := s.routed(ctx, revision); err != nil {
-		return nil, problem(http.StatusServiceUnavailable, "not_applied", "the tunnel is deleted, but ingress has not said that it knows; it ends within seconds")
+		s.Log.Warn("a deleted tunnel may still be open at ingress", "tunnel", in.Tunnel, "err", err, "request_id", requestID(ctx))
+		return nil, problem(http.StatusGatewayTimeout, "not_applied", fmt.Sprintf("the tunnel is deleted as of revision %d, but ingress has not acknowledged it", revision))
 	}
 	return succeeded(), nil
 }

@@ -201,6 +201,9 @@ type TunnelKeys struct {
 	Cookie      []byte `json:"cookie"`      // signs the cookies that stand for tunnel tokens
 }
 
+// EdgeFlush is what control calls on edge: everything that was recorded before is shipped when it answers.
+const EdgeFlush = "flush"
+
 // IntermediateRequest asks for a certificate of an org's authority for the edge's own key.
 type IntermediateRequest struct {
 	Org string `json:"org"`

@@ -20,6 +20,7 @@ type NodeStart struct {
 	Purge     bool         `json:"purge"`      // sandboxes end with the run
 	Adopt     bool         `json:"adopt"`      // keep living sandboxes of an earlier start; else remove them
 	Base      bool         `json:"base"`       // build the image base in the background
+	Names     int          `json:"names"`      // distinct, of one incarnation
 }
 
 // NodeReady is the node's answer. Files: the edge netns.

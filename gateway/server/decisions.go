@@ -7,10 +7,27 @@ import (
 
 	"portreeve.dev/egress/decisions"
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/role"
 )
 
 // retention is how long decisions are kept.
 const retention = 30 * 24 * time.Hour
+
+// settleLimit is how long a question about decisions waits for those that are on their way.
+const settleLimit = 500 * time.Millisecond
+
+// settle has the edge ship what it has. One that is gone or slow ships later.
+func (c *control) settle(ctx context.Context) {
+	conn := c.edge.Now()
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	if err := conn.Call(ctx, role.EdgeFlush, struct{}{}, nil); err != nil {
+		c.log.Debug("decisions are not all here yet", "err", err)
+	}
+}
 
 // keepDecisions stores what an edge ships. Only what is stored is acknowledged.
 func (c *control) keepDecisions(ctx context.Context, s decisions.Shipment) (decisions.Acked, error) {

@@ -38,7 +38,14 @@ type edgeOfNet struct {
 
 // Ingress is the life of the process.
 func Ingress(ctx context.Context) error {
-	i := &edgeOfNet{log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	i := newIngress(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	err := child.Run(ctx, i.life())
+	i.running.Wait()
+	return err
+}
+
+func newIngress(log *slog.Logger) *edgeOfNet {
+	i := &edgeOfNet{log: log}
 	i.node, i.inward, i.control = &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}
 	link.Handle(i.control.Mux, role.IngressKeys, func(_ context.Context, k role.TunnelKeys) (struct{}, error) {
 		return struct{}{}, i.equip(k)
@@ -50,7 +57,11 @@ func Ingress(ctx context.Context) error {
 		}
 		return struct{}{}, nil
 	})
-	err := child.Run(ctx, child.Spec{
+	return i
+}
+
+func (i *edgeOfNet) life() child.Spec {
+	return child.Spec{
 		Start: i.start,
 		Stop: func(context.Context) error {
 			i.stop()
@@ -58,9 +69,7 @@ func Ingress(ctx context.Context) error {
 			return nil
 		},
 		Siblings: map[string]*child.Sibling{"node": i.node, "inward": i.inward, "control": i.control},
-	})
-	i.running.Wait()
-	return err
+	}
 }
 
 func (i *edgeOfNet) start(ctx context.Context, raw json.RawMessage, files []*os.File) (any, []*os.File, error) {

@@ -52,6 +52,7 @@ func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
 		Addresses: netip.MustParsePrefix(s.config.Settings.Nodes.AddressRange),
 		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
 		Purge:     s.config.Purge, Adopt: restart || !s.config.Purge, Base: *s.config.Settings.Nodes.BuildBase,
+		Names: s.config.Settings.Limits.NamesPerSandbox,
 	}, nil, nil
 }
 

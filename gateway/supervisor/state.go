@@ -19,8 +19,8 @@ const TinyImage = "tiny.tar"
 
 // prepareState makes the state directory with one owner for each part.
 func prepareState(dir string) error {
-	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("state directory %q: the path must be absolute", dir)
+	if err := nodes.CheckState(dir); err != nil {
+		return err
 	}
 	for _, part := range []struct {
 		name string
@@ -35,7 +35,7 @@ func prepareState(dir string) error {
 			return fmt.Errorf("making the state directory: %w", err)
 		}
 	}
-	return nodes.CheckState(dir)
+	return nil
 }
 
 // installPrograms copies the companion programs into the state directory, each only when it differs.

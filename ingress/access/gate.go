@@ -96,7 +96,7 @@ func rightToken(token string, rec *route.Record) bool {
 // redirectable tells a request that a browser's address bar may have sent from one that can't follow: only then the token
 // has to vanish from the URL.
 func redirectable(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header["Upgrade"] == nil &&
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") &&
 		!strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 

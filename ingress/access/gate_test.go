@@ -65,6 +65,7 @@ func TestPrivateTunnelWantsItsToken(t *testing.T) {
 		"the token in the query of a POST":     {request("POST", "/?portreeve_token="+token), private(), Admit},
 		"the token in the query of a socket":   {request("GET", "/?portreeve_token="+token, "Upgrade", "websocket"), private(), Admit},
 		"the token in the query of a page":     {request("GET", "/?portreeve_token="+token), private(), Redirect},
+		"the token in the query with h2c":      {request("GET", "/?portreeve_token="+token, "Upgrade", "h2c"), private(), Redirect},
 		"nothing on a public tunnel":           {request("GET", "/"), private(func(r *route.Record) { r.Public = true }), Admit},
 		"nothing":                              {request("GET", "/"), private(), Refuse},
 		"another token":                        {request("GET", "/", Header, "tk_wrong"), private(), Refuse},

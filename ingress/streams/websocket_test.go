@@ -67,6 +67,24 @@ func TestScannerKnowsWhereFramesEnd(t *testing.T) {
 	}
 }
 
+// FuzzScanner cuts the same bytes in two ways: where they are cut makes no difference.
+func FuzzScanner(f *testing.F) {
+	f.Add(append(frame(1, "hi"), masked(opClose, "\x03\xe8")...), 3)
+	f.Add(frame(2, string(make([]byte, 300))), 2)
+	f.Fuzz(func(t *testing.T, b []byte, at int) {
+		at = min(max(at, 0), len(b))
+		var one, two scanner
+		whole := one.advance(b)
+		first, second := two.advance(b[:at]), two.advance(b[at:])
+		if second > 0 {
+			first = at + second
+		}
+		if one != two || whole != first {
+			t.Fatalf("cut at %d: %+v %d, whole: %+v %d", at, two, first, one, whole)
+		}
+	})
+}
+
 // ends are the four ends of a carried WebSocket.
 type ends struct {
 	t           *testing.T

@@ -19,7 +19,7 @@ import (
 )
 
 // What the image "base" has beside Debian's minimum.
-var basePackages = []string{"bash", "ca-certificates", "coreutils", "curl", "git", "nodejs", "python3"}
+var basePackages = []string{"bash", "ca-certificates", "coreutils", "curl", "git", "nodejs", "python3", "wget"}
 
 // Left out of every package: nobody reads it in a sandbox.
 var baseExcludes = []string{"/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*"}

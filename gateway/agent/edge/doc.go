@@ -18,6 +18,6 @@
 // # Failure
 //
 // Without the node no new address is bound and no new name is answered, for a moment: the supervisor starts it again. Without
-// control nothing new is allowed after feed.FreshFor; without room in the spool every connection is refused. A table of the
-// node's that does not fit, or a part that ends, ends the process, and the next one begins with what the node has.
+// control nothing new is allowed after feed.FreshFor; without room in the spool every connection is refused. A table of
+// addresses that does not fit, or a part that ends, ends the process, and the next one begins with what the node has.
 package edge

@@ -37,6 +37,7 @@ type Edge struct {
 	names    *resolver.Names
 	holder   *feed.Holder
 	spool    *decisions.Spool
+	flushes  *flushes
 	flows    *flows.Table
 	dialer   *dial.Dialer
 	resolver *resolver.Server
@@ -72,7 +73,7 @@ func Run(ctx context.Context) error {
 }
 
 func newEdge(log *slog.Logger) *Edge {
-	e := &Edge{log: log, bindings: egress.NewBindings(), fail: func() {}}
+	e := &Edge{log: log, bindings: egress.NewBindings(), flushes: newFlushes(), fail: func() {}}
 	e.parts, e.end = context.WithCancel(context.Background())
 	e.node = &child.Sibling{Mux: link.NewMux()}
 	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship}
@@ -129,7 +130,8 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if e.dialer, err = newDialer(start); err != nil {
 		return err
 	}
-	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, PerSandbox: start.Limits.Connections}); err != nil {
+	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, PerSandbox: start.Limits.Connections,
+		MustSee: injector{e.holder}.Granted}); err != nil {
 		return err
 	}
 	e.resolver, err = resolver.New(resolver.Config{
@@ -154,6 +156,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	})
 	e.registerNode()
 	e.holder.Register(e.control.Mux)
+	link.Handle(e.control.Mux, role.EdgeFlush, e.flush)
 	return err
 }
 

@@ -30,8 +30,9 @@ func (e *Edge) registerNode() {
 	})
 }
 
-// sync takes the node's table as the truth about addresses, and adds its names to ours. Where that can't be, a name here
-// stands for something else than there: the process ends, and the next one begins with the node's.
+// sync takes the node's table as the truth about addresses, and adds its names to ours. A sandbox whose names there contradict
+// those here is cut off: an address of its would come to stand for two names. A table of addresses that contradicts ours ends the
+// process, and the next one begins with the node's.
 func (e *Edge) sync(s role.Sync) (hello role.EdgeHello, err error) {
 	defer func() {
 		if err != nil {
@@ -48,14 +49,16 @@ func (e *Edge) sync(s role.Sync) (hello role.EdgeHello, err error) {
 			e.unbind(role.Unbind{Sandbox: b.Sandbox, Addr: b.Addr})
 		}
 	}
-	entries := make([]resolver.Entry, 0, len(s.Names))
+	entries := make(map[string][]resolver.Entry)
 	for _, n := range s.Names {
-		entries = append(entries, resolver.Entry{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Name: n.Host, Addr: n.Addr})
-	}
-	if err := e.names.Import(entries); err != nil {
-		return role.EdgeHello{}, err
+		entries[n.Sandbox] = append(entries[n.Sandbox], resolver.Entry{Sandbox: n.Sandbox, Incarnation: n.Incarnation, Name: n.Host, Addr: n.Addr})
 	}
 	for _, b := range s.Bindings {
+		if err := e.names.Import(entries[b.Sandbox]); err != nil {
+			e.log.Error("a sandbox is cut off", "sandbox", b.Sandbox, "err", err)
+			e.unbind(role.Unbind{Sandbox: b.Sandbox, Addr: b.Addr})
+			continue
+		}
 		if err := e.bindings.Bind(b); err != nil {
 			return role.EdgeHello{}, err
 		}

@@ -151,14 +151,38 @@ func TestRestartedEdgeHasTheNamesOfTheNode(t *testing.T) {
 	}
 }
 
-func TestTableThatContradictsEndsTheProcess(t *testing.T) {
+func TestSandboxWhoseNamesContradictIsCutOff(t *testing.T) {
 	w, s := serving(t)
 	node := talk(t, w.supervisor, "node", nil)
 	await(t, "the link", func() bool { return w.node.Now() != nil })
 	addr := addressIn(t, lookup(t, s.tcp, boxA, "good.test"))
+	other := egress.Binding{Sandbox: "sbx_b", Org: org, Incarnation: 1, Generation: 1, Addr: netip.MustParseAddr("127.0.1.3")}
+	killed := make(chan policies.Reason, 1)
+	remove, err := flowTable{w.flows}.Add(proxy.Flow{ID: "flo_1", Binding: boxA, Kill: func(r policies.Reason) { killed <- r }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
 	stranger := role.Name{Sandbox: sbx, Incarnation: 1, Host: "fine.test", Addr: addr}
-	if err := node.Call(t.Context(), role.EdgeSync, role.Sync{Bindings: []egress.Binding{boxA}, Names: []role.Name{stranger}}, nil); err == nil {
-		t.Fatal("one address came to stand for two names")
+	sync := role.Sync{Bindings: []egress.Binding{boxA, other}, Names: []role.Name{stranger}}
+	if err := node.Call(t.Context(), role.EdgeSync, sync, nil); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, killed, policies.ReasonUnbound)
+	if _, ok := w.bindings.Lookup(boxA.Addr); ok {
+		t.Error("an address of its stands for two names, and it goes on")
+	}
+	if _, ok := w.bindings.Lookup(other.Addr); !ok {
+		t.Error("its neighbour is cut off, too")
+	}
+}
+
+func TestTableThatContradictsEndsTheProcess(t *testing.T) {
+	w, _ := serving(t)
+	node := talk(t, w.supervisor, "node", nil)
+	twice := []egress.Binding{boxA, {Sandbox: "sbx_b", Org: org, Incarnation: 1, Addr: boxA.Addr}}
+	if err := node.Call(t.Context(), role.EdgeSync, role.Sync{Bindings: twice}, nil); err == nil {
+		t.Fatal("one address came to be two sandboxes'")
 	}
 	await(t, "the end of the process", func() bool { return w.supervisor.Notify("x", struct{}{}) != nil })
 }

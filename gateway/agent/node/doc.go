@@ -9,7 +9,7 @@
 //
 //   - AN-1: a sandbox starts only after edge and inward have both acknowledged its address (TestBindNeedsBoth).
 //   - AN-2: sockets of the edge netns are handed on and never kept (TestSocketsAreNotKept).
-//   - AN-3: edge and inward can ask the node for nothing but what their one notice says (TestSiblingsAskForNothing).
+//   - AN-3: edge can only tell the node a name that one of its sandboxes can have, ingress only ask that one runs, inward nothing (TestSiblingsAskForNothing, TestNamesOfTheEdgeAreBounded).
 //
 // # Not here
 //
@@ -17,5 +17,6 @@
 //
 // # Failure
 //
-// With the node gone, sandboxes and the edge go on. The next node adopts the sandboxes and asks the edge for its names.
+// With the node gone, sandboxes and the edge go on, with the names that they have. The next node adopts the sandboxes and asks
+// the edge for its names. An edge or inward that does not answer is told again until it does, or is gone.
 package node

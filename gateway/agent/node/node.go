@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"portreeve.dev/egress/kernel"
 	"portreeve.dev/gateway/child"
@@ -44,19 +43,25 @@ type Agent struct {
 
 // Run is the life of the process.
 func Run(ctx context.Context) error {
-	a := &Agent{log: slog.New(slog.NewJSONHandler(os.Stderr, nil)), names: newNames(), events: make(chan role.Event, 1024)}
+	a := newAgent(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	return child.Run(ctx, child.Spec{Start: a.start, Stop: a.stop, Siblings: a.siblings()})
+}
+
+func (a *Agent) siblings() map[string]*child.Sibling {
+	return map[string]*child.Sibling{"edge": a.edge, "inward": a.inward, "control": a.control, "ingress": a.ingress}
+}
+
+func newAgent(log *slog.Logger) *Agent {
+	a := &Agent{log: log, events: make(chan role.Event, 1024)}
 	a.edge = &child.Sibling{Mux: link.NewMux(), Up: a.meetEdge, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
 	a.inward = &child.Sibling{Mux: link.NewMux(), Up: a.meetInward, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
 	a.control = &child.Sibling{Mux: link.NewMux(), Up: a.tellEvents, Limits: link.Limits{Frame: 1 << 20}}
 	a.ingress = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 1 << 16}}
+	a.wire = &wire{edge: a.edge, inward: a.inward}
 	a.registerEdge()
 	a.registerIngress()
 	a.registerControl()
-	return child.Run(ctx, child.Spec{
-		Start:    a.start,
-		Stop:     a.stop,
-		Siblings: map[string]*child.Sibling{"edge": a.edge, "inward": a.inward, "control": a.control, "ingress": a.ingress},
-	})
+	return a
 }
 
 func (a *Agent) start(ctx context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
@@ -111,7 +116,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.network = newNetwork(edge, addresses, "pr"+a.setup.Instance+"-", a.log)
-	a.wire = &wire{edge: a.edge, inward: a.inward}
+	a.names = newNames(a.setup.Names)
 	driver, err := runsc.New(runsc.Config{Binary: a.setup.Runsc, Root: a.runscRoot(), Upper: a.dir("upper")})
 	if err != nil {
 		return err
@@ -198,40 +203,4 @@ func (a *Agent) stop(ctx context.Context) error {
 	a.nodes.Close()
 	return errors.Join(err, a.groups.Purge(ctx), kernel.RemoveEdgeTable(a.netns.Fd()), a.netns.Remove(),
 		kernel.RemoveWall(kernel.CurrentNetns, a.wallTable()))
-}
-
-// names is the node's copy of the synthetic tables, for an edge that starts anew.
-type names struct {
-	mu  sync.Mutex
-	all map[string]map[netip.Addr]role.Name // by sandbox
-}
-
-func newNames() *names { return &names{all: make(map[string]map[netip.Addr]role.Name)} }
-
-func (n *names) add(entries ...role.Name) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, e := range entries {
-		if n.all[e.Sandbox] == nil {
-			n.all[e.Sandbox] = make(map[netip.Addr]role.Name)
-		}
-		n.all[e.Sandbox][e.Addr] = e
-	}
-}
-
-func (n *names) drop(sandbox string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.all, sandbox)
-}
-
-func (n *names) list() (entries []role.Name) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, box := range n.all {
-		for _, e := range box {
-			entries = append(entries, e)
-		}
-	}
-	return entries
 }

@@ -142,8 +142,7 @@ func (a *Agent) keepName(n role.Name) error {
 	if now.Incarnation != n.Incarnation || !a.setup.Synthetic.Contains(n.Addr) || len(n.Host) > 253 {
 		return fmt.Errorf("name at %v of %q: not one that this sandbox can have", n.Addr, n.Sandbox)
 	}
-	a.names.add(n)
-	return nil
+	return a.names.add(n)
 }
 
 // meetEdge brings an edge up to date and gives it the sockets if it has none.

@@ -17,6 +17,7 @@ import (
 	"portreeve.dev/gateway/api"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
+	"portreeve.dev/ingress/route"
 	"portreeve.dev/policies"
 	"portreeve.dev/secrets/seal"
 	"portreeve.dev/sso"
@@ -25,16 +26,21 @@ import (
 // longest is how long an answer may take: one that has no end fails its test.
 const longest = 20 * time.Second
 
-// SetupToken is the world's.
-const SetupToken = "setup-token-of-the-start-screen"
+// What the world is set up with.
+const (
+	SetupToken   = "setup-token-of-the-start-screen"
+	TunnelDomain = "tunnel.localhost" // on port 8443, and in clear too
+)
 
 // A World is an API behind a real listener, with everything that it needs.
 type World struct {
 	T         testing.TB
 	Store     *store.Store
+	Keyring   *seal.Keyring
 	Runner    *Runner
 	Guest     *Guest
-	Feed      *Feed
+	Feed      *Feed // of policies
+	Routes    *Feed // of tunnels: only waiting is asked of it
 	Sandboxes *sandboxes.Service
 	API       *api.Server
 	URL       string // ends in /api/v1
@@ -49,7 +55,7 @@ func New(t testing.TB, change ...func(*api.Config)) *World {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	w := &World{T: t, Store: st, Runner: NewRunner(), Guest: &Guest{Root: t.TempDir()}, Feed: &Feed{}, Log: &Log{}}
+	w := &World{T: t, Store: st, Runner: NewRunner(), Guest: &Guest{Root: t.TempDir()}, Feed: &Feed{}, Routes: &Feed{}, Log: &Log{}}
 	log := slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Sandboxes, err = sandboxes.New(sandboxes.Config{Store: st, Runner: w.Runner, Guest: w.Guest, Feed: w.Feed, Log: log})
 	if err != nil {
@@ -63,7 +69,13 @@ func New(t testing.TB, change ...func(*api.Config)) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := api.Config{Store: st, Keyring: keyring, Sandboxes: w.Sandboxes, Guest: w.Guest, Feed: w.Feed, Floor: floor, SetupToken: sso.NewSecret(SetupToken), Version: "test", Log: log}
+	zone, err := route.NewZone(TunnelDomain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Keyring = keyring
+	c := api.Config{Store: st, Keyring: keyring, Sandboxes: w.Sandboxes, Guest: w.Guest, Feed: w.Feed, Floor: floor, SetupToken: sso.NewSecret(SetupToken), Version: "test", Log: log,
+		Tunnels: api.Tunnels{Zone: zone, Port: "8443", Plain: true, Routed: w.Routes.WaitApplied}}
 	for _, f := range change {
 		f(&c)
 	}

@@ -62,7 +62,7 @@ func old(t *testing.T, driver, dsn string, dialect goose.Dialect, files fs.FS) {
 	if _, err := p.UpTo(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO orgs (id, slug, name, created_at) VALUES ('org_old', 'old', 'old', 1)`); err != nil {
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO orgs (id, slug, name, plan, created_at) VALUES ('org_old', 'old', 'old', 'free', 1)`); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -76,6 +76,17 @@ func (r reads) Routes(ctx context.Context, since time.Time) ([]Route, error) {
 	return all, wrap(err, "listing routes")
 }
 
+// PublicSandboxes lists the sandboxes of the org that have a live public tunnel, with their policies.
+func (r reads) PublicSandboxes(ctx context.Context, org string, now time.Time) ([]SandboxPolicy, error) {
+	all, err := list(ctx, r.q, func(row rowScanner) (SandboxPolicy, error) {
+		var p SandboxPolicy
+		err := row.Scan(&p.Sandbox, &p.Policy)
+		return p, err
+	}, `SELECT s.id, s.policy FROM sandboxes s WHERE s.org_id = $1 AND s.ended_at IS NULL AND EXISTS
+		(SELECT 1 FROM tunnels t WHERE t.sandbox_id = s.id AND t.public = 1 AND t.deleted_at IS NULL AND t.expires_at > $2) ORDER BY s.id`, org, micros(now))
+	return all, wrap(err, "listing sandboxes of %q with public tunnels", org)
+}
+
 const tunnelColumns = `t.id, t.org_id, t.sandbox_id, t.host, t.port, t.public, t.token_hash, t.auth_epoch, t.created_by, t.created_at, t.expires_at, t.deleted_at`
 
 // A tunnelRow takes the columns as they come.

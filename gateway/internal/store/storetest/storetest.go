@@ -46,6 +46,7 @@ func Run(t *testing.T, open Open, only ...string) {
 		"SecretsAreInTheFeed":           secretsAreInTheFeed,
 		"FirstKeyStays":                 firstKeyStays,
 		"TunnelsAreKept":                tunnelsAreKept,
+		"PublicSandboxesAreFound":       publicSandboxesAreFound,
 		"TunnelLimitHoldsInParallel":    tunnelLimitHoldsInParallel,
 		"RoutesSayWhatTheSandboxIs":     routesSayWhatTheSandboxIs,
 	} {

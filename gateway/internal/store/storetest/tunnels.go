@@ -95,6 +95,49 @@ func tunnelsAreKept(t *testing.T, open Open) {
 	}
 }
 
+func publicSandboxesAreFound(t *testing.T, open Open) {
+	now := time.Now()
+	w := NewWorld(t, open, store.Options{Now: func() time.Time { return now }})
+	one, two := w.Org("one"), w.Org("two")
+	_, _, err := w.Policy(one, "web", `{"rules":[]}`, 0)
+	w.must(err)
+	box, shut, theirs := w.Sandbox(one, "web"), w.Sandbox(one, ""), w.Sandbox(two, "")
+	_, err = w.Tunnel(one, shut.ID, "a.test", 9)
+	w.must(err)
+	_, err = w.Tunnel(two, theirs.ID, "b.test", 9, public)
+	w.must(err)
+	found := func() []store.SandboxPolicy {
+		t.Helper()
+		all, err := w.PublicSandboxes(ctx(t), one.Principal.Org, now)
+		w.must(err)
+		return all
+	}
+	if all := found(); len(all) != 0 {
+		t.Errorf("none is public: %+v", all)
+	}
+	for _, host := range []string{"c.test", "d.test"} {
+		_, err = w.Tunnel(one, box.ID, host, 9, public)
+		w.must(err)
+	}
+	if diff := cmp.Diff([]store.SandboxPolicy{{Sandbox: box.ID, Policy: "web"}}, found()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	now = now.Add(time.Hour)
+	if all := found(); len(all) != 0 {
+		t.Errorf("after the tunnels' end: %+v", all)
+	}
+	_, err = w.Tunnel(one, box.ID, "e.test", 9, public)
+	w.must(err)
+	w.must(w.change(one, func(tx *store.Tx) (err error) {
+		box.Status = store.Terminated
+		_, err = tx.UpdateSandbox(ctx(t), box)
+		return err
+	}))
+	if all := found(); len(all) != 0 {
+		t.Errorf("after the sandbox's end: %+v", all)
+	}
+}
+
 func tunnelLimitHoldsInParallel(t *testing.T, open Open) {
 	w := NewWorld(t, open, store.Options{})
 	by := w.Org("one")
