@@ -187,7 +187,7 @@ func (c *connection) use(req policies.Request, opaque bool, kill func(policies.R
 // reached registers a relay once more, now that its address is known: the floor may close that, too.
 func (c *connection) reached(req policies.Request, addr netip.Addr) (func(), error) {
 	remote := netip.AddrPortFrom(addr, req.Port)
-	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Opaque: opaque, Remote: remote, Kill: c.kill})
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Remote: remote, Kill: c.kill})
 }
 
 func newFlowID() string { return "flo_" + uuid.NewV7().String() }
