@@ -13,6 +13,7 @@ import (
 
 // TestWrongConfigurationRefusesToStart: what can't be meant is refused in one line that says how to mend it, and starts nothing.
 func TestWrongConfigurationRefusesToStart(t *testing.T) {
+	t.Parallel()
 	l := lab.Start(t, lab.Options{})
 	before := look(t, l)
 	for _, c := range []struct{ name, config, want string }{

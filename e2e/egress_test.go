@@ -87,7 +87,7 @@ func TestDecisionIsWrittenForEachVerdict(t *testing.T) {
 // TestFloorHoldsWhateverTheNameSays allows each name by policy; what it leads to is closed all the same.
 func TestFloorHoldsWhateverTheNameSays(t *testing.T) {
 	l, p := shared(t)
-	names := []string{"loopback.test", "metadata.test", "private.test", "zero.test", "mapped.test"}
+	names := []string{"loopback.test", "metadata.test", "private.test", "zero.test"}
 	rules := []map[string]any{allow("twin", "alias.test")}
 	for _, name := range names {
 		rules = append(rules, allow("r-"+strings.TrimSuffix(name, ".test"), name, "ports", []int{443}, "protocols", []string{"https", "tls", "tcp"}))
@@ -104,6 +104,15 @@ func TestFloorHoldsWhateverTheNameSays(t *testing.T) {
 		if d.Addr == "" {
 			t.Errorf("%s: the decision names no address: %+v", name, d)
 		}
+	}
+	// An answer in the form of an IPv6 address is none where nothing goes out by IPv6, whatever it holds.
+	ceiling(t, p, append(rules, allow("mapped", "mapped.test"))...)
+	if open, said := b.hostile("tls", "mapped.test:443", "mapped.test", "mapped.test", "/"); open {
+		t.Errorf("mapped.test was reached: %s", said)
+	}
+	d := b.decided("is about mapped.test and closed", func(d decision) bool { return d.Host == "mapped.test" && d.Closed })
+	if d.Error != "resolve_no_address" {
+		t.Errorf("mapped.test: %+v", d)
 	}
 	// The same kind of name, leading to an address that is open: refused only by the certificate's name, if at all.
 	if open, said := b.hostile("tls", "alias.test:443", "alias.test", "alias.test", "/"); !open {
@@ -125,11 +134,25 @@ func TestReboundNameIsJudgedEachTime(t *testing.T) {
 			through++
 		}
 	}
-	b.decided("denies the loopback answer", func(d decision) bool { return d.Host == "rebind.test" && strings.HasPrefix(d.Reason, "floor") })
+	b.decided("denies the loopback answer", func(d decision) bool {
+		return d.Host == "rebind.test" && d.Reason == "floor_hard" && d.Addr == "127.0.0.1"
+	})
+	reached, refused, denied := 0, 0, 0
 	for _, d := range b.decisions() {
-		if d.Host == "rebind.test" && d.Layer != "dns" && d.Verdict == "allow" && d.Addr != "203.0.113.10" {
-			t.Errorf("a connection went to %s: %+v", d.Addr, d)
+		switch {
+		case d.Host != "rebind.test" || d.Layer == "dns":
+		case d.Verdict == "deny" && d.Reason == "floor_hard":
+			denied++
+		case d.Addr == "203.0.113.10":
+			reached++
+		case d.Addr == "" && d.Error == "floor_hard" && d.In == 0:
+			refused++ // by name it was allowed; what the name led to was not
+		default:
+			t.Errorf("a connection went elsewhere: %+v", d)
 		}
+	}
+	if reached != through || refused != 6-through || denied != refused {
+		t.Errorf("of 6 connections %d got through, but %d are recorded as reached, %d as refused, %d as denied", through, reached, refused, denied)
 	}
 	if through == 0 || through == 6 {
 		t.Errorf("%d of 6 connections got through, want those with the open answer", through)
@@ -187,8 +210,8 @@ func TestTightenedPolicyEndsFlows(t *testing.T) {
 }
 
 func TestProbeFindsNoWayOut(t *testing.T) {
-	l, p := shared(t)
-	ceiling(t, p)
+	t.Parallel()
+	l, p := own(t)
 	if err := l.Capture.Forget(); err != nil {
 		t.Fatal(err)
 	}

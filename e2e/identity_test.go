@@ -34,7 +34,9 @@ func TestOneIdentityOnClearHTTP(t *testing.T) {
 				t.Errorf("the answers are %q, want 200 and %s", said, c.status)
 			}
 			arrived := l.Web.Requests("")[before:]
-			first := b.decided("allows the first", func(d decision) bool { return d.Layer == "http" && d.Path == "/open/a" && d.Verdict == "allow" && d.Closed })
+			first := b.decided("allows the first", func(d decision) bool {
+				return d.Layer == "http" && d.Path == "/open/a" && d.Verdict == "allow" && d.Closed
+			})
 			if first.Host != "plain.test" || first.Level != "http" || first.Rule != "clear" || first.Status != 200 {
 				t.Errorf("the first is recorded as %+v", first)
 			}

@@ -12,6 +12,7 @@ import (
 // TestStopLeavesNothing stops a product that is in the middle of everything: a command that runs, a flow that is open, a paused
 // sandbox, failed creates behind it.
 func TestStopLeavesNothing(t *testing.T) {
+	t.Parallel()
 	l := lab.Start(t, lab.Options{})
 	before := look(t, l)
 	p := l.StartProduct(t, lab.ProductOptions{Config: small})
@@ -52,6 +53,7 @@ func look(t *testing.T, l *lab.Lab) lab.World {
 
 // TestFailedCreateLeavesNothing: of a sandbox that could not be made nothing is left on the machine, however far it got.
 func TestFailedCreateLeavesNothing(t *testing.T) {
+	t.Parallel()
 	l, p := own(t)
 	before := look(t, l)
 	for _, c := range []struct {

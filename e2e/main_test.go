@@ -1,5 +1,7 @@
 // The wget of the image tiny sends no list of signature algorithms. The lab's servers must answer it as others do.
+
 //go:debug tlssha1=1
+
 package e2e
 
 import (
@@ -68,8 +70,7 @@ func shared(t *testing.T) (*lab.Lab, *lab.Product) {
 	return world.lab, world.product
 }
 
-// own starts a lab and a product for one test alone. Tests that use nothing shared run side by side; those that look at what
-// is left on the machine must not be among them.
+// own starts a lab and a product for one test alone. Tests that use nothing shared run side by side.
 func own(t *testing.T) (*lab.Lab, *lab.Product) {
 	t.Helper()
 	l := lab.Start(t, lab.Options{})

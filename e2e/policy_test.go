@@ -159,6 +159,26 @@ func TestDenialsSayWhy(t *testing.T) {
 	}
 }
 
+// TestOtherUDPIsRefusedAtOnce: a client that tries QUIC first is told each time, without waiting.
+func TestOtherUDPIsRefusedAtOnce(t *testing.T) {
+	_, p := shared(t)
+	ceiling(t, p, allow("good", "good.test"))
+	b := armed(t, p)
+	_, said := b.hostile("resolve", "good.test")
+	for _, to := range []string{strings.TrimPrefix(said, "ok ") + ":443", "203.0.113.10:443", "9.9.9.9:123"} {
+		start := time.Now()
+		for range 15 {
+			if open, said := b.hostile("udp", to); open || !strings.Contains(said, "refused") || strings.Contains(said, "timeout") {
+				t.Errorf("%s: %s", to, said)
+				break
+			}
+		}
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("%s: 15 refusals took %v", to, took)
+		}
+	}
+}
+
 // TestPolicyByCommandLine writes, reads and tries a policy from files.
 func TestPolicyByCommandLine(t *testing.T) {
 	_, p := shared(t)

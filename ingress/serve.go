@@ -149,8 +149,8 @@ var errPage = errors.New("a page tells to come back")
 // forward takes the request to the app, once more if the sandbox turned out to be in another generation.
 func (x *exchange) forward() {
 	err := x.attempt()
-	if errors.Is(err, forward.ErrStale) {
-		// It paused or moved since the route was written, and nothing was sent.
+	if errors.Is(err, forward.ErrStale) || errors.Is(err, streams.Paused) && x.repeatable() {
+		// It paused or moved since the route was written. Nothing was sent, or it may be sent again.
 		if rec, lookup := x.s.table.Lookup(x.in.Host); lookup == nil && rec.Generation > x.generation && rec.State == route.Running {
 			x.rec, x.generation = rec, rec.Generation
 		} else if !x.wake() {
@@ -159,6 +159,15 @@ func (x *exchange) forward() {
 		err = x.attempt()
 	}
 	x.failed(err)
+}
+
+// repeatable reports whether the app may see the request twice.
+func (x *exchange) repeatable() bool {
+	switch x.r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return x.r.ContentLength == 0 && x.kind != front.WebSocket
+	}
+	return false
 }
 
 // attempt registers the stream and forwards.

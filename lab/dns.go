@@ -49,8 +49,11 @@ func startDNS(ns *Namespace) (*DNS, error) {
 	addr := func(s string) netip.Addr { return netip.MustParseAddr(s) }
 	d := &DNS{Addr: netip.AddrPortFrom(dnsAddr, 53), turn: map[string]int{}}
 	d.records = map[string]Record{
-		"good.test":   At(goodAddr),
-		"example.com": At(goodAddr), // so that what a page shows can be run as it stands
+		"good.test": At(goodAddr),
+		// Names that the README shows, so that it can be run as it stands.
+		"example.com":      At(goodAddr),
+		"postman-echo.com": At(goodAddr),
+
 		"plain.test":  At(goodAddr),
 		"api.test":    At(apiAddr),
 		"*.wild.test": At(wildAddr),

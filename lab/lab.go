@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -44,6 +45,9 @@ type Lab struct {
 
 	keepDir bool
 	closers []func() error // in the order of their making
+
+	mu     sync.Mutex
+	states []string // folders of the products that were started
 }
 
 // Start makes a lab that ends with the test.

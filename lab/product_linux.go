@@ -126,6 +126,9 @@ func (l *Lab) NewProduct(o ProductOptions) (*Product, error) {
 	if p.State == "" {
 		p.State = filepath.Join(run, "state")
 	}
+	l.mu.Lock()
+	l.states = append(l.states, p.State)
+	l.mu.Unlock()
 	p.LogFile = filepath.Join(run, "log")
 	config, info := filepath.Join(run, "config.yaml"), filepath.Join(run, "info.json")
 	if err := os.WriteFile(config, []byte(l.config(o)), 0o644); err != nil {

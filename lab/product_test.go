@@ -87,7 +87,16 @@ func TestLookSeesWhatIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := newNamespace("portreeve-" + strings.TrimSuffix(strings.TrimPrefix(l.Gateway.Name, "lab"), "-gw"))
+	other, err := newNamespace("portreeve-" + instanceOf(l.Dir+"/of/another/lab"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.remove()
+	if after, err := l.Look(); err != nil || Left(before, after) != nil {
+		t.Errorf("what is another lab's: %v, %v", Left(before, after), err)
+	}
+	l.states = append(l.states, l.Dir+"/state")
+	ns, err := newNamespace("portreeve-" + instanceOf(l.Dir+"/state"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package lab
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,16 +14,37 @@ import (
 	"strings"
 )
 
-// A World is what of the product's making can be left on a machine, one line each: mounts, network namespaces,
+// A World is what of the products' making can be left on a machine, one line each: mounts, network namespaces,
 // cgroups, links, processes, tables of rules.
 type World []string
 
-// marks are what our names for such things begin with or hold.
-var marks = []string{"portreeve", "runsc"}
+// instanceOf is what a product with its state in that folder has in all its names on the machine.
+func instanceOf(state string) string {
+	sum := sha256.Sum256([]byte(filepath.Clean(state)))
+	return hex.EncodeToString(sum[:3])
+}
 
-// Look lists what there is now: on the machine what bears a name of ours, in the lab's gateway namespace everything.
+// marks are what tells things of this lab's products from those of others on the same machine.
+func (l *Lab) marks() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	marks := []string{l.Dir}
+	for _, state := range l.states {
+		marks = append(marks, instanceOf(state))
+	}
+	return marks
+}
+
+// Look lists what there is now: on the machine what bears a name of this lab's products, in the lab's gateway namespace
+// everything.
 func (l *Lab) Look() (World, error) {
 	var w World
+	marks := l.marks()
+	ours := func(lines []string) []string {
+		return slices.DeleteFunc(lines, func(line string) bool {
+			return !slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(line, mark) })
+		})
+	}
 	add := func(kind string, lines []string) {
 		for _, line := range lines {
 			w = append(w, kind+" "+line)
@@ -31,23 +54,21 @@ func (l *Lab) Look() (World, error) {
 	if err != nil {
 		return nil, err
 	}
-	add("mount", ourNames(mounts))
+	add("mount", ours(mounts))
 	names, err := os.ReadDir("/run/netns")
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name.Name(), "pr") || strings.HasPrefix(name.Name(), "portreeve") {
-			add("netns", []string{name.Name()})
-		}
+		add("netns", ours([]string{name.Name()}))
 	}
 	cgroups, err := cgroups()
 	if err != nil {
 		return nil, err
 	}
-	add("cgroup", ourNames(cgroups))
+	add("cgroup", ours(cgroups))
 	for _, p := range processes() {
-		if base := filepath.Base(p.args[0]); strings.HasPrefix(base, "portreeve") || strings.HasPrefix(base, "runsc") {
+		if len(ours([]string{strings.Join(p.args, " ")})) > 0 {
 			add("process", []string{fmt.Sprintf("%d %s", p.pid, strings.Join(p.args[:min(len(p.args), 3)], " "))})
 		}
 	}
@@ -55,7 +76,7 @@ func (l *Lab) Look() (World, error) {
 	if err != nil {
 		return nil, err
 	}
-	add("table", ourNames(tables))
+	add("table", ours(tables))
 	inside := []string{"netns", "exec", l.Gateway.Name}
 	if tables, err = output("ip", append(inside, "nft", "list", "ruleset")...); err != nil {
 		return nil, err
@@ -96,12 +117,6 @@ func Left(before, after World) error {
 		return nil
 	}
 	return fmt.Errorf("the machine is not as before:\n%s", strings.Join(lines, "\n"))
-}
-
-func ourNames(lines []string) []string {
-	return slices.DeleteFunc(lines, func(line string) bool {
-		return !slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(line, mark) })
-	})
 }
 
 // mounts returns mount point and source of each mount.

@@ -55,7 +55,7 @@ func startWeb(ns *Namespace, ca *CA) (*Web, error) {
 		addr netip.Addr
 		tls  func() (*tls.Config, error)
 	}{
-		{goodAddr, ok("good.test", "example.com")},
+		{goodAddr, ok("good.test", "example.com", "postman-echo.com")},
 		{apiAddr, ok("api.test")},
 		{wildAddr, ok("*.wild.test")},
 		{publicAddr, ok("public.test")},

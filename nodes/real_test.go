@@ -170,9 +170,7 @@ func (r *realRig) wantNothing() {
 			left = append(left, line)
 		}
 	}
-	for _, p := range processesNaming(r.config.StateDir + "/node/run") {
-		left = append(left, p)
-	}
+	left = append(left, processesNaming(r.config.StateDir+"/node/run")...)
 	if len(left) != 0 {
 		r.t.Errorf("left over: %q", left)
 	}

@@ -12,17 +12,18 @@ import (
 	"portreeve.dev/nodes/runsc"
 )
 
-// Names of the two files below runsc.TrustDir. They are written once, before the sandbox starts, and never replaced: a program
+// Names of the files below runsc.TrustDir. They are written once, before the sandbox starts, and never replaced: a program
 // may hold them open, and a restore needs them where they were.
 const (
 	trustRoot   = "ca.pem"     // the org's own root
 	trustBundle = "bundle.pem" // the image's roots and the org's
+	trustWget   = "wgetrc"     // names the bundle to wget, which has no variable for it
 )
 
 // imageRoots is where Debian's and Alpine's images keep the roots that their programs trust.
 const imageRoots = "etc/ssl/certs/ca-certificates.crt"
 
-// writeTrust writes both files into dir.
+// writeTrust writes the files into dir.
 func writeTrust(dir string, img images.Image, root []byte) error {
 	own, err := readImageRoots(img.Rootfs)
 	if err != nil {
@@ -35,6 +36,7 @@ func writeTrust(dir string, img images.Image, root []byte) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, trustRoot), root, 0o644),
 		os.WriteFile(filepath.Join(dir, trustBundle), bundle, 0o644),
+		os.WriteFile(filepath.Join(dir, trustWget), []byte("ca_certificate = "+filepath.Join(runsc.TrustDir, trustBundle)+"\n"), 0o644),
 	)
 }
 
@@ -55,11 +57,14 @@ func readImageRoots(rootfs string) ([]byte, error) {
 	return own, err
 }
 
-// trustEnv makes the programs that have a variable for it use the two files. Those that replace their roots get the bundle,
+// trustEnv makes the programs that have a variable for it use these files. Those that replace their roots get the bundle,
 // Node adds. What the sandbox's maker set stays.
 func trustEnv(env map[string]string) map[string]string {
 	bundle := filepath.Join(runsc.TrustDir, trustBundle)
-	all := map[string]string{"NODE_EXTRA_CA_CERTS": filepath.Join(runsc.TrustDir, trustRoot)}
+	all := map[string]string{
+		"NODE_EXTRA_CA_CERTS": filepath.Join(runsc.TrustDir, trustRoot),
+		"WGETRC":              filepath.Join(runsc.TrustDir, trustWget),
+	}
 	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"} {
 		all[name] = bundle
 	}

@@ -19,6 +19,8 @@ type visit struct {
 	before  lab.World
 	product *lab.Product
 	refused string // the decision of the first try
+	box     string // the sandbox of the steps about keys and tunnels
+	tunnel  tunnel
 }
 
 // fetch is what the visitor's sandbox runs, first in vain.
@@ -35,6 +37,11 @@ func (v *visit) steps() []step {
 		{"example.com is allowed for an hour", v.allow},
 		{"the same call arrives", v.arrive},
 		{"the proxy is killed while a sandbox calls evil.test: nothing gets out, and the proxy comes back", v.kill},
+		{"a key is kept for https://api.test/", v.keep},
+		{"a sandbox calls https://api.test/ with a key of its own: the kept one arrives in its place", v.carry},
+		{"the kept key is nowhere in the sandbox", v.search},
+		{"a port of the sandbox gets a URL", v.open},
+		{"the sandbox is paused, and a call to its URL wakes it", v.wake},
 		{"a hostile sandbox tries every way out that we know of", v.probe},
 		{"everything stops and leaves nothing behind", v.stop},
 	}
@@ -130,11 +137,14 @@ func (v *visit) kill() (string, error) {
 }
 
 func (v *visit) probe() (string, error) {
+	if err := v.leave(); err != nil {
+		return "", err
+	}
 	r := v.product.CLI("probe")
 	if r.Code != 0 {
 		return r.String(), errors.New("something got out")
 	}
-	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(r.Stderr), "\n")
 	return lines[len(lines)-1], nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,7 +63,7 @@ func (p *proof) readHeader(comment string) error {
 	fields := map[string]string{}
 	marks := headerKeys.FindAllStringSubmatchIndex(comment, -1)
 	if len(marks) == 0 || strings.TrimSpace(comment[:marks[0][0]]) != "" {
-		return fmt.Errorf("the head must begin with invariant:, design: or test:")
+		return errors.New("the head must begin with one of the keys invariant, design and test")
 	}
 	for i, m := range marks {
 		end := len(comment)

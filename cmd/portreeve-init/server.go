@@ -20,6 +20,7 @@ const (
 	lastBackoff  = time.Second
 	firstFrame   = 10 * time.Second // for the operation to arrive on a new stream
 	lingerTime   = 2 * time.Second  // for the host to take the last frame
+	lookAgain    = 2 * time.Second  // at a connection that says nothing
 )
 
 // server holds what all streams share.
@@ -51,7 +52,7 @@ func (s *server) follow(conn *net.UnixConn) {
 	if err := frame.NewWriter(conn).SendMessage(frame.Hello, hello); err != nil {
 		return
 	}
-	r := frame.NewReader(conn)
+	r := frame.NewReader(waking{conn})
 	for {
 		t, payload, err := r.Next(frame.MaxOpening)
 		if err != nil {
@@ -67,6 +68,19 @@ func (s *server) follow(conn *net.UnixConn) {
 			go s.stream(open)
 		default: // the host counts too, and lower
 			log.Printf("stream %d dropped: %d are open", open.Stream, maxStreams)
+		}
+	}
+}
+
+// waking looks at its connection now and then: a checkpoint that leaves the sandbox running ends the connection, and wakes
+// nobody who waits at it.
+type waking struct{ *net.UnixConn }
+
+func (w waking) Read(p []byte) (int, error) {
+	for {
+		w.SetReadDeadline(time.Now().Add(lookAgain))
+		if n, err := w.UnixConn.Read(p); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
 		}
 	}
 }

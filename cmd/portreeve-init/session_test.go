@@ -135,6 +135,33 @@ func TestWakeFromCheckpoint(t *testing.T) {
 	}
 }
 
+// TestCheckpointThatGoesOn: a checkpoint also cuts the connections of a sandbox that it leaves running.
+func TestCheckpointThatGoesOn(t *testing.T) {
+	program, err := builtInit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSandbox(program)
+	if err == nil {
+		err = s.start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello, _ := s.session.Hello()
+	image := filepath.Join(s.bundle, "image")
+	if err := errors.Join(os.Mkdir(image, 0o700), s.run("checkpoint", "--leave-running", "--image-path", image, s.id)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "init is back", func() bool {
+		_, err := s.session.Ping(within(t, time.Second))
+		return err == nil
+	})
+	if again, _ := s.session.Hello(); again != hello {
+		t.Errorf("another init: %+v, was %+v", again, hello)
+	}
+}
+
 func TestUnavailable(t *testing.T) {
 	session := guest.NewSession(guest.Config{Sandbox: "sbx_none"})
 	if _, err := session.Ping(t.Context()); !errors.Is(err, guest.ErrUnavailable) {

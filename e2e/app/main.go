@@ -31,14 +31,22 @@ func serve(args []string) error {
 	if err := os.WriteFile("listening", nil, 0o644); err != nil {
 		return err
 	}
-	http.HandleFunc("/ws", echo)
-	http.HandleFunc("/events", events)
-	http.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "http://"+r.Host+"/here", http.StatusFound)
-	})
-	http.HandleFunc("/", answer)
-	s := &http.Server{ReadHeaderTimeout: time.Minute}
+	s := &http.Server{Handler: http.HandlerFunc(handle), ReadHeaderTimeout: time.Minute}
 	return s.Serve(l)
+}
+
+// handle is no ServeMux, which would tidy the paths that it is asked for.
+func handle(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/ws":
+		echo(w, r)
+	case "/events":
+		events(w, r)
+	case "/moved":
+		http.Redirect(w, r, "http://"+r.Host+"/here", http.StatusFound)
+	default:
+		answer(w, r)
+	}
 }
 
 // A received request, and which one it was of this process.

@@ -37,10 +37,10 @@ func playInit(mode string) {
 				c.Close()
 			}
 		case "flood":
-			var held []net.Conn
+			held := map[net.Conn]bool{} // a connection that nothing holds is closed
 			for c, err := greetHost(); ; c, err = callHost() {
 				if err == nil {
-					held = append(held, c)
+					held[c] = true
 				} else {
 					time.Sleep(time.Millisecond)
 				}

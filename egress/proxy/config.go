@@ -132,7 +132,8 @@ type Injector interface {
 type Place struct {
 	Host     string
 	Port     uint16
-	Withhold bool // set no secret: the request goes over plain HTTP, or under a policy that only watches
+	Path     string // in the form that was judged and is sent
+	Withhold bool   // set no secret: the request goes over plain HTTP, or under a policy that only watches
 }
 
 // Timeouts bound the waiting. Zero means the default.

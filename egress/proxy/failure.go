@@ -8,8 +8,8 @@ import (
 	"net/http"
 
 	"portreeve.dev/egress/decisions"
-	"portreeve.dev/egress/proxy/httphead"
 	"portreeve.dev/policies"
+	"portreeve.dev/policies/httphead"
 )
 
 // Kinds of failure after an allowing verdict, beside the dialer's own words and the reasons.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"portreeve.dev/egress/proxy/httphead"
+	"portreeve.dev/policies/httphead"
 )
 
 // A guardConn is what net/http reads HTTP/1 from: only checked heads come out of it. It also holds each head to its

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"portreeve.dev/egress/proxy/httphead"
+	"portreeve.dev/policies/httphead"
 )
 
 // A Proxy serves the connections of sandboxes. Make it with New.

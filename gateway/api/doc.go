@@ -7,6 +7,9 @@
 // request id and, where a part of the request is at fault, its place and what is wrong with it, never its value.
 // exec, shell, files and the decision stream are plain handlers; the rest is huma's.
 //
+// A create of a tunnel answers once ingress has its route, or after Config.Applied with a warning in the log; a delete that
+// ingress has not acknowledged by then answers 504, and is done all the same.
+//
 // # Security invariants
 //
 //   - GA-1: every route but health, the OpenAPI document and register refuses a request without a live key (TestEveryRouteNeedsAKey).
@@ -23,6 +26,10 @@
 //   - GA-12: a cursor that we did not sign for this org and this question is refused (TestForeignCursorIsRefused).
 //   - GA-13: a body over its limit is refused with 413 before any of it is acted on (TestBodyOverItsLimitIsRefused).
 //   - GA-14: an answer that held a value shown once is not kept for its idempotency key (TestOneTimeValueIsNotKept).
+//   - GA-15: no answer, log line or audit entry holds a secret's value, and none is stored but sealed (TestNoAnswerHoldsAValue).
+//   - GA-16: a tunnel's token is in the answer to its create and nowhere else; what is stored is its hash (TestTunnelLife).
+//   - GA-17: a host with a grant is let through unopened by no policy, whichever of the two comes first (TestGrantedHostIsNeverPassed).
+//   - GA-18: a sandbox has a public tunnel or the use of a secret, not both, whichever comes first (TestPublicTunnelAndGrantExcludeEachOther).
 //
 // # Not here
 //

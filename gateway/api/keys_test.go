@@ -80,10 +80,20 @@ func TestOneTimeValueIsNotKept(t *testing.T) {
 	if strings.Contains(w.Log.String(), first.String("key")) {
 		t.Error("the key is in the log")
 	}
+	at := "/sandbox/" + c.Also("Idempotency-Key", "k0").Sandbox() + "/tunnels"
+	tunnels := c.Also("Idempotency-Key", "t1")
+	opened := tunnels.Do("POST", at, object{"port": 80}).Want(201)
+	again := tunnels.Do("POST", at, object{"port": 80}).Refused(409, "shown_once")
+	if token := opened.String("token"); token == "" || strings.Contains(string(again.Body), token) {
+		t.Errorf("a token is kept: %s", again.Body)
+	}
+	if a := c.Do("GET", at, nil); a.At("tunnels.1") != nil {
+		t.Errorf("two tunnels were opened: %s", a.Body)
+	}
 	// The twin without such a value is answered again.
 	c = c.Also("Idempotency-Key", "k2")
 	made := c.Do("POST", "/sandbox/create", object{"template": "tiny"}).Want(201)
-	again := c.Do("POST", "/sandbox/create", object{"template": "tiny"}).Want(201)
+	again = c.Do("POST", "/sandbox/create", object{"template": "tiny"}).Want(201)
 	if string(again.Body) != string(made.Body) || again.Header.Get("Idempotent-Replayed") != "true" || made.Header.Get("Idempotent-Replayed") != "" || again.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("replayed: %s", again.Body)
 	}

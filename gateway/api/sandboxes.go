@@ -305,7 +305,20 @@ func (s *Server) ending(action audit.Action) func(context.Context, *caller, *san
 		if err != nil {
 			return nil, s.nodeRefused(err)
 		}
+		s.routesKnow(ctx)
 		return succeeded(), nil
+	}
+}
+
+// routesKnow waits until ingress has what was just committed, so that whoever calls through a tunnel after our answer meets the
+// sandbox as we said that it is.
+func (s *Server) routesKnow(ctx context.Context) {
+	revision, err := s.Store.Revision(ctx)
+	if err == nil {
+		err = s.routed(ctx, revision)
+	}
+	if err != nil {
+		s.Log.Warn("ingress does not know of a change yet", "err", err, "request_id", requestID(ctx))
 	}
 }
 
@@ -315,6 +328,7 @@ func (s *Server) command(do func(context.Context, store.By, string) (store.Sandb
 		if err != nil {
 			return nil, s.stateRefused(b, err)
 		}
+		s.routesKnow(ctx)
 		return s.sandboxAnswer(ctx, b)
 	}
 }

@@ -140,7 +140,7 @@ func TestOwnListOnlyNarrows(t *testing.T) {
 		t.Errorf("an empty list: %s", got.Body)
 	}
 	for body, location := range map[string]string{
-		`{"rules":[{"id":"a","action":"allow","hosts":["*.com"]}]}`: "body.egress.rules[0].hosts[0]", `{"rulez":[]}`: "body.egress.rulez", `[]`: "body.egress", `"x"`: "body.egress", `null`: "body.egress", `{}`: "body.egress",
+		`{"rules":[{"id":"a","action":"allow","hosts":["*.com"]}]}`: "body.egress.rules[0].hosts[0]", `{"rulez":[]}`: "body.egress.rulez", `[]`: "body.egress", `"x"`: "body.egress", `null`: "body.egress", `{}`: "body.egress.rules",
 		`{"rules":[{"id":"a","action":"allow","hosts":["a.test"],"ports":[65536]}]}`: "body.egress.rules[0].ports[0]",
 	} {
 		c.Do("POST", "/sandbox/create", `{"template":"tiny","egress":`+body+`}`).Refused(422, "invalid_policy", location)

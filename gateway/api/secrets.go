@@ -157,7 +157,7 @@ func (s *Server) createSecret(ctx context.Context, c *caller, in *secretCreateIn
 func (s *Server) sealValue(org, id string, version int64, text string) ([]byte, error) {
 	value, err := secrets.NewValue([]byte(text))
 	if err != nil {
-		return nil, invalid("body.value", err.Error())
+		return nil, invalid("body.value", err.Error()) // which says what is wrong, not what was sent
 	}
 	return s.Keyring.Seal(seal.Record{Kind: "secret", Org: org, Name: id, Version: version}, value.Reveal())
 }

@@ -192,22 +192,7 @@ func edge(t *testing.T, p *Publisher) *Holder {
 	h := NewHolder(policies.FloorConfig{}, nil)
 	mux := link.NewMux()
 	h.Register(mux)
-	mine, theirs, err := link.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := link.Socket(mine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := link.Socket(theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, caller := link.NewConn(a, mux, link.Limits{}), link.NewConn(b, nil, link.Limits{})
-	go server.Run(t.Context())
-	go caller.Run(t.Context())
-	p.Peer.Set(caller)
+	p.Peer.Set(linked(t, mux))
 	return h
 }
 

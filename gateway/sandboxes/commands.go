@@ -78,17 +78,18 @@ func (s *Service) with(ctx context.Context, by store.By, id string, f func(ctx c
 	return f(ctx, b)
 }
 
-// Pause stops a running sandbox's processes; a paused one stays so.
+// Pause stops a running sandbox's processes; a paused one stays so. The node is asked in any case: the caller of a tunnel may
+// have woken the sandbox without the row saying so yet.
 func (s *Service) Pause(ctx context.Context, by store.By, id string) (store.Sandbox, error) {
 	return s.with(ctx, by, id, func(ctx context.Context, b store.Sandbox) (store.Sandbox, error) {
-		if b.Status == store.Paused {
-			return b, nil
-		}
-		if b.Status != store.Running {
+		if b.Status != store.Running && b.Status != store.Paused {
 			return b, ErrState
 		}
 		if err := s.Runner.Pause(ctx, id); err != nil {
 			return b, s.gone(ctx, b, err)
+		}
+		if b.Status == store.Paused {
+			return s.follow(ctx, by, b, audit.SandboxPause)
 		}
 		b.Status = store.Paused
 		return s.update(ctx, by, b, audit.SandboxPause, audit.Success, nil)

@@ -15,6 +15,8 @@
 //   - SB-3: an event about an older incarnation than the stored one changes nothing (TestStaleEventChangesNothing).
 //   - SB-4: another org's sandbox is not found, whatever is asked of it (TestAnotherOrgsSandboxIsNotFound).
 //   - SB-5: a sandbox on the node without a live row is deleted (TestReconcileDeletesOrphans).
+//   - SB-6: what a row says of sleep is what the node says, not what an event or an older row does (TestLateWordOfAWakeIsNotBelieved).
+//   - SB-7: each change of a row is made known at once, so that ingress follows it (TestEachChangeIsPublished).
 //
 // # Not here
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
@@ -51,25 +52,48 @@ func (s *Service) HandleEvent(ctx context.Context, e Event) error {
 	case Expired:
 		_, err = s.finish(ctx, b, store.Terminated, ReasonExpired)
 	case Paused:
-		err = s.slept(ctx, b, e, store.Paused, audit.SandboxPause)
+		err = s.slept(ctx, b, e, audit.SandboxPause)
 	case Resumed:
-		err = s.slept(ctx, b, e, store.Running, audit.SandboxResume)
+		err = s.slept(ctx, b, e, audit.SandboxResume)
 	default:
 		err = fmt.Errorf("event %q of sandbox %q is unknown", e.Kind, e.Sandbox)
 	}
 	return err
 }
 
-func (s *Service) slept(ctx context.Context, b store.Sandbox, e Event, status store.SandboxStatus, action audit.Action) error {
+// slept takes word of a pause or a resume for a nudge: what the sandbox is now the node says, as an event may be late.
+func (s *Service) slept(ctx context.Context, b store.Sandbox, e Event, action audit.Action) error {
 	if b.Status != store.Running && b.Status != store.Paused || e.Generation < b.Generation {
 		return nil
 	}
-	if b.Status == status && b.Generation == e.Generation {
-		return nil
-	}
-	b.Status, b.Generation = status, e.Generation
-	_, err := s.update(ctx, node(b.Org), b, action, audit.Success, nil)
+	_, err := s.follow(ctx, node(b.Org), b, action)
 	return err
+}
+
+// follow writes down what the node says of a sandbox that runs or is paused. One that the node does not have is left as it
+// is: its end is another event.
+func (s *Service) follow(ctx context.Context, by store.By, b store.Sandbox, action audit.Action) (store.Sandbox, error) {
+	present, err := s.Runner.List(ctx)
+	if err != nil {
+		return b, err
+	}
+	i := slices.IndexFunc(present, func(p Present) bool { return p.ID == b.ID })
+	if i < 0 {
+		return b, nil
+	}
+	status := present[i].status()
+	if b.Status == status && b.Generation == present[i].Started.Generation {
+		return b, nil
+	}
+	b.Status, b.Generation = status, present[i].Started.Generation
+	return s.update(ctx, by, b, action, audit.Success, nil)
+}
+
+func (p Present) status() store.SandboxStatus {
+	if p.Paused {
+		return store.Paused
+	}
+	return store.Running
 }
 
 // Reconcile brings the rows and the node together after a start of either: the node's word counts for what runs, the rows'
@@ -123,10 +147,7 @@ func (s *Service) reconcile(ctx context.Context, id string, p Present, there boo
 	case !there:
 		_, err = s.finish(ctx, b, store.Failed, ReasonLost)
 	default:
-		status := store.Running
-		if p.Paused {
-			status = store.Paused
-		}
+		status := p.status()
 		if b.Status == status && b.Generation == p.Started.Generation {
 			return nil
 		}

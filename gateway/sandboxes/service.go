@@ -77,11 +77,12 @@ func (s *Service) update(ctx context.Context, by store.By, b store.Sandbox, acti
 		if b, err = tx.UpdateSandbox(ctx, b); err != nil {
 			return err
 		}
+		tx.Bump() // routes follow what a sandbox is
 		return tx.RecordOutcome(ctx, action, b.ID, outcome, details)
 	})
 	if err == nil {
 		s.announce()
-		s.Feed.Publish(ctx, revision) // routes follow what a sandbox is
+		s.Feed.Publish(ctx, revision)
 	}
 	return b, err
 }

@@ -51,16 +51,6 @@ func (w world) row(id string) store.Sandbox {
 	return b
 }
 
-// only returns the one sandbox that is or was.
-func (w world) only() store.Sandbox {
-	w.t.Helper()
-	all, err := w.Store.Sandboxes(w.t.Context(), w.by.Principal.Org, time.Time{}, 10)
-	if err != nil || len(all) != 1 {
-		w.t.Fatalf("%d sandboxes, %v", len(all), err)
-	}
-	return all[0]
-}
-
 func (w world) want(b store.Sandbox, status store.SandboxStatus, reason string) {
 	w.t.Helper()
 	if now := w.row(b.ID); now.Status != status || now.Reason != reason {
@@ -272,8 +262,10 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w.Runner.Plant(b.ID, true, 1)
 	must(sandboxes.Event{Kind: sandboxes.Paused, Incarnation: 1, Generation: 1})
 	w.want(b, store.Paused, "")
+	w.Runner.Plant(b.ID, false, 2)
 	must(sandboxes.Event{Kind: sandboxes.Resumed, Incarnation: 1, Generation: 2})
 	w.want(b, store.Running, "")
 	must(sandboxes.Event{Kind: sandboxes.Paused, Incarnation: 1, Generation: 1}) // late
@@ -283,6 +275,90 @@ func TestEvents(t *testing.T) {
 	w.want(b, store.Failed, sandboxes.ReasonOOM)
 	if err := w.Sandboxes.HandleEvent(t.Context(), sandboxes.Event{Sandbox: w.create().ID, Kind: "made up", Incarnation: 1}); err == nil {
 		t.Error("an unknown event was taken")
+	}
+}
+
+// TestLateWordOfAWakeIsNotBelieved: a caller of a tunnel wakes a sandbox, and somebody pauses it again before control has heard of it.
+func TestLateWordOfAWakeIsNotBelieved(t *testing.T) {
+	w := newWorld(t)
+	b := w.create()
+	if _, err := w.Sandboxes.Pause(t.Context(), w.by, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.Runner.Plant(b.ID, false, 2) // woken
+	paused, err := w.Sandboxes.Pause(t.Context(), w.by, b.ID)
+	if err != nil || paused.Status != store.Paused || paused.Generation != 2 {
+		t.Errorf("pausing it again: %s, generation %d, %v", paused.Status, paused.Generation, err)
+	}
+	if !w.Runner.Paused(b.ID) {
+		t.Error("it runs")
+	}
+	word := sandboxes.Event{Sandbox: b.ID, Kind: sandboxes.Resumed, Incarnation: 1, Generation: 2}
+	if err := w.Sandboxes.HandleEvent(t.Context(), word); err != nil {
+		t.Fatal(err)
+	}
+	if now := w.row(b.ID); now.Status != store.Paused || now.Generation != 2 {
+		t.Errorf("after the late word: %s, generation %d", now.Status, now.Generation)
+	}
+	// The twin: nobody paused it meanwhile.
+	w.Runner.Plant(b.ID, false, 3)
+	word.Generation = 3
+	for range 2 {
+		if err := w.Sandboxes.HandleEvent(t.Context(), word); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := w.row(b.ID); now.Status != store.Running || now.Generation != 3 {
+		t.Errorf("after a wake: %s, generation %d", now.Status, now.Generation)
+	}
+	if got := w.actions(b.ID); !slices.Equal(got[2:], []string{"sandbox.pause key success", "sandbox.pause key success", "sandbox.resume system success"}) {
+		t.Errorf("audit log: %v", got)
+	}
+	w.Runner.Lose(b.ID)
+	if err := w.Sandboxes.HandleEvent(t.Context(), sandboxes.Event{Sandbox: b.ID, Kind: sandboxes.Paused, Incarnation: 1, Generation: 3}); err != nil {
+		t.Fatal(err)
+	}
+	w.want(b, store.Running, "") // that it is gone is other news
+}
+
+// TestEachChangeIsPublished: ingress learns what a sandbox is from the same feed as of its tunnels.
+func TestEachChangeIsPublished(t *testing.T) {
+	w := newWorld(t)
+	b := w.create()
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"pause", func() error { _, err := w.Sandboxes.Pause(t.Context(), w.by, b.ID); return err }},
+		{"resume", func() error { _, err := w.Sandboxes.Resume(t.Context(), w.by, b.ID); return err }},
+		{"extend", func() error {
+			_, err := w.Sandboxes.Extend(t.Context(), w.by, b.ID, time.Minute, 24*time.Hour)
+			return err
+		}},
+		{"word of a pause", func() error {
+			w.Runner.Plant(b.ID, true, 2)
+			return w.Sandboxes.HandleEvent(t.Context(), sandboxes.Event{Sandbox: b.ID, Kind: sandboxes.Paused, Incarnation: 1, Generation: 2})
+		}},
+		{"reconcile", func() error { w.Runner.Plant(b.ID, false, 5); return w.Sandboxes.Reconcile(t.Context()) }},
+		{"end", func() error {
+			return w.Sandboxes.HandleEvent(t.Context(), sandboxes.Event{Sandbox: b.ID, Kind: sandboxes.Expired, Incarnation: 1, Generation: 5})
+		}},
+	} {
+		before, row := len(w.Feed.Published()), w.row(b.ID)
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if w.row(b.ID).Version == row.Version || len(w.Feed.Published()) == before {
+			t.Errorf("%s: version %d to %d, published %d times", step.name, row.Version, w.row(b.ID).Version, len(w.Feed.Published())-before)
+		}
+	}
+	second := w.create()
+	before := len(w.Feed.Published())
+	if _, err := w.Sandboxes.Delete(t.Context(), w.by, second.ID, audit.SandboxDelete); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.Feed.Published()) - before; n != 2 { // at its condemnation: callers must not wait for its end
+		t.Errorf("a delete was published %d times, want 2", n)
 	}
 }
 

@@ -122,7 +122,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.http = newHTTPServer(server, c.log)
+	c.http = newHTTPServer(notForTunnels(tunnels.Zone, server), c.log)
 	key, err := c.devKey(ctx, server)
 	if err != nil {
 		return nil, err

@@ -7,8 +7,12 @@
 // # Security invariants
 //
 //   - GS-1: what an edge ships as a decision is stored only under the org that the sandbox has (TestShippedDecisionOfAnotherOrgIsDropped).
-//   - GS-2: the store is made only where there is none (TestStoreIsNotMadeTwice).
-//   - GS-3: ingress answers on no name that is not a tunnel's (TestUnknownNamesGetNothing).
+//   - GS-2: store and master key are made only in an empty directory, and only together (TestStoreIsNotMadeTwice).
+//   - GS-3: ingress answers on no name that is not a tunnel's, and asks inward for nothing but the record's sandbox, port and generation (TestUnknownNamesGetNothing).
+//   - GS-4: a tunnel ends with its sandbox at the latest; of one that is gone ingress has no token (TestTunnelEndsWithItsSandbox).
+//   - GS-5: a secret's value leaves control only with a grant, and only under its own org (TestSecretWithoutAGrantStays).
+//   - GS-6: what is not stored is not acknowledged, so that the edge keeps it (TestWhatIsNotStoredIsNotAcknowledged).
+//   - GS-8: what is meant for a tunnel never reaches the API (TestTunnelHostsNeverReachTheAPI).
 //
 // # Not here
 //

@@ -30,6 +30,7 @@ type edgeOfNet struct {
 	listener net.Listener
 	ctx      context.Context // of the process; set by start, before any link
 	stop     context.CancelFunc
+	fail     func() // ends the process: there is no listener to go on with
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -38,14 +39,17 @@ type edgeOfNet struct {
 
 // Ingress is the life of the process.
 func Ingress(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	i := newIngress(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	i.fail = cancel
 	err := child.Run(ctx, i.life())
 	i.running.Wait()
 	return err
 }
 
 func newIngress(log *slog.Logger) *edgeOfNet {
-	i := &edgeOfNet{log: log}
+	i := &edgeOfNet{log: log, fail: func() {}}
 	i.node, i.inward, i.control = &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}
 	link.Handle(i.control.Mux, role.IngressKeys, func(_ context.Context, k role.TunnelKeys) (struct{}, error) {
 		return struct{}{}, i.equip(k)
@@ -116,10 +120,13 @@ func (i *edgeOfNet) equip(k role.TunnelKeys) error {
 func (i *edgeOfNet) serve(server *ingress.Server) {
 	secure, plain := i.listener, net.Listener(nil)
 	if i.setup.Plain {
-		secure, plain = split(i.ctx, i.listener)
+		s := newSplitter(i.ctx, i.listener)
+		i.running.Go(s.run)
+		secure, plain = s.secure, s.plain
 	}
-	if err := server.Serve(i.ctx, secure, plain); err != nil && i.ctx.Err() == nil {
-		i.log.Error("serving tunnels ended", "err", err)
+	if err := server.Serve(i.ctx, secure, plain); i.ctx.Err() == nil {
+		i.log.Error("serving tunnels ended; the process is to be started anew", "err", err)
+		i.fail()
 	}
 }
 
@@ -155,14 +162,14 @@ func (d sandboxDialer) Dial(ctx context.Context, rec *route.Record) (net.Conn, e
 		return nil, err
 	}
 	files, err := conn.CallFiles(ctx, role.InwardDial, role.DialRequest{Sandbox: rec.Sandbox, Generation: rec.Generation, Port: rec.Port}, nil)
-	if err != nil {
-		return nil, dialError(err)
-	}
 	defer func() {
 		for _, f := range files {
 			f.Close()
 		}
 	}()
+	if err != nil {
+		return nil, dialError(err)
+	}
 	if len(files) != 1 {
 		return nil, fmt.Errorf("dialing %q: inward sent %d sockets", rec.Sandbox, len(files))
 	}

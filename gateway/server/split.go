@@ -2,55 +2,90 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
 )
 
-// firstByte is how long a new connection may take to say whether it speaks TLS, and undecided how many may be at it at a time.
+// firstByte is how long a new connection may take to say whether it speaks TLS, undecided how many may be at it at a time, and
+// acceptPause how long nothing is accepted when there is no descriptor left.
 const (
-	firstByte = 10 * time.Second
-	undecided = 4096
+	firstByte   = 10 * time.Second
+	undecided   = 4096
+	acceptPause = 50 * time.Millisecond
 )
 
 // tlsHandshake is the first byte of every TLS connection (RFC 8446, section 5.1), and of no HTTP request.
 const tlsHandshake = 22
 
-// split makes two listeners of one, by what a connection begins with. It ends with ctx or the listener.
-func split(ctx context.Context, l net.Listener) (secure, plain net.Listener) {
-	s := &splitter{listener: l, slots: make(chan struct{}, undecided)}
-	s.secure, s.plain = newHalf(l, ctx), newHalf(l, ctx)
-	go s.accept()
-	return s.secure, s.plain
-}
-
+// A splitter makes two listeners of one, by what a connection begins with.
 type splitter struct {
+	ctx           context.Context
 	listener      net.Listener
 	secure, plain *half
-	slots         chan struct{}
+	slots         chan struct{} // one taken per undecided connection
+	patience      time.Duration // firstByte
 }
 
-func (s *splitter) accept() {
+// newSplitter splits l, which is its own from then on, until ctx ends.
+func newSplitter(ctx context.Context, l net.Listener) *splitter {
+	return &splitter{ctx: ctx, listener: l, secure: newHalf(l), plain: newHalf(l), slots: make(chan struct{}, undecided), patience: firstByte}
+}
+
+// run accepts until ctx ends or the listener does, and returns when no connection is undecided any more.
+func (s *splitter) run() {
+	var deciding sync.WaitGroup
+	defer deciding.Wait()
 	defer s.secure.end()
 	defer s.plain.end()
+	stop := context.AfterFunc(s.ctx, func() { s.listener.Close(); s.secure.end(); s.plain.end() })
+	defer stop()
 	for {
 		c, err := s.listener.Accept()
-		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		if temporary(err) && s.ctx.Err() == nil {
+			s.pause()
 			continue
 		}
 		if err != nil {
 			return
 		}
-		s.slots <- struct{}{}
-		go s.decide(c)
+		select {
+		case s.slots <- struct{}{}:
+			deciding.Go(func() { s.decide(c) })
+		case <-s.ctx.Done():
+			c.Close()
+			return
+		}
 	}
 }
 
+// temporary reports an error after which a listener is as good as before: there are no descriptors left, and some will be closed.
+func temporary(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && t.Temporary()
+}
+
+func (s *splitter) pause() {
+	t := time.NewTimer(acceptPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// decide reads the first byte and hands the connection on.
 func (s *splitter) decide(c net.Conn) {
 	defer func() { <-s.slots }()
 	first := make([]byte, 1)
-	c.SetReadDeadline(time.Now().Add(firstByte))
-	if _, err := c.Read(first); err != nil {
+	stop := context.AfterFunc(s.ctx, func() { c.Close() })
+	c.SetReadDeadline(time.Now().Add(s.patience))
+	_, err := c.Read(first)
+	if !stop() || err != nil {
 		c.Close()
 		return
 	}
@@ -85,10 +120,8 @@ type half struct {
 	once  sync.Once
 }
 
-func newHalf(l net.Listener, ctx context.Context) *half {
-	h := &half{addr: l.Addr(), conns: make(chan net.Conn), ended: make(chan struct{})}
-	context.AfterFunc(ctx, h.end)
-	return h
+func newHalf(l net.Listener) *half {
+	return &half{addr: l.Addr(), conns: make(chan net.Conn), ended: make(chan struct{})}
 }
 
 func (h *half) give(c net.Conn) {

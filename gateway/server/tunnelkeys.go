@@ -13,9 +13,9 @@ import (
 	"portreeve.dev/secrets/seal"
 )
 
-// Names of the keys that ingress holds.
+// Names of the keys that ingress holds. The authority is one domain's: it can sign for no other.
 const (
-	tunnelAuthority = "tunnel_authority"
+	tunnelAuthority = "tunnel_authority:"
 	tunnelCookies   = "tunnel_cookies"
 )
 
@@ -25,7 +25,7 @@ func platformRecord(name string) seal.Record {
 
 // openTunnelKeys opens the keys of ingress, or makes them, and returns the authority's certificate in PEM.
 func (c *control) openTunnelKeys(ctx context.Context) ([]byte, error) {
-	ca, caKey, err := c.platformKey(ctx, tunnelAuthority, func() ([]byte, []byte, error) {
+	ca, caKey, err := c.platformKey(ctx, tunnelAuthority+c.setup.TunnelDomain, func() ([]byte, []byte, error) {
 		made, err := certs.NewDevCA(c.setup.TunnelDomain, time.Now())
 		if err != nil {
 			return nil, nil, err

@@ -42,7 +42,6 @@ type process struct {
 	mu   sync.Mutex
 	pid  int
 	conn *link.Conn
-	fail error // why the first start failed
 }
 
 // run starts the role and starts it again until ctx ends. A first start that fails ends it with that error.

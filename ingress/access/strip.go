@@ -6,10 +6,17 @@ import (
 	"strings"
 )
 
-// Strip removes our token from the query and our cookies from r. Headers of ours don't pass the forwarder, in any spelling.
+// Strip removes our token from the query and from the referrer, and our cookies from r. Headers of ours don't pass the forwarder, in any spelling.
 func Strip(r *http.Request) {
 	if rest, tokens := cutQuery(r.URL.RawQuery); len(tokens) > 0 {
 		r.URL.RawQuery, r.URL.ForceQuery = rest, false
+	}
+	for i, from := range r.Header["Referer"] { // clients that follow a redirect may say where they come from
+		if page, query, ok := strings.Cut(from, "?"); ok {
+			if rest, tokens := cutQuery(query); len(tokens) > 0 {
+				r.Header["Referer"][i] = strings.TrimSuffix(page+"?"+rest, "?")
+			}
+		}
 	}
 	lines := r.Header["Cookie"]
 	kept := lines[:0]

@@ -38,6 +38,23 @@ func TestNothingOfOursIsForwarded(t *testing.T) {
 	}
 }
 
+func TestReferrerTellsNoToken(t *testing.T) {
+	for from, want := range map[string]string{
+		"https://a.test/page?portreeve_token=x&q=%2f": "https://a.test/page?q=%2f",
+		"https://a.test/page?portreeve_token=x":       "https://a.test/page",
+		"https://a.test/?port%72eeve_token=x":         "https://a.test/",
+		"https://a.test/page?q=1":                     "https://a.test/page?q=1",
+		"https://a.test/page?":                        "https://a.test/page?",
+	} {
+		r := request("GET", "/")
+		r.Header.Set("Referer", from)
+		Strip(r)
+		if got := r.Header.Get("Referer"); got != want {
+			t.Errorf("%s: %s is left, want %s", from, got, want)
+		}
+	}
+}
+
 func TestAppCannotSetOurCookies(t *testing.T) {
 	for line, want := range map[string]string{
 		"a=b; Path=/; HttpOnly":                         "a=b; Path=/; HttpOnly",

@@ -76,7 +76,7 @@ func forwarder(b *testing.B, addr string) http.Handler {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		if err := f.Forward(ctx, w, r, Hop{Record: rec, Generation: 5, Client: netip.MustParseAddr("192.0.2.7"), Authority: public, Secure: true}); err != nil {
-			http.Error(w, err.Error(), 502)
+			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
 }

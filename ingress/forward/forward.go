@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"portreeve.dev/ingress/route"
+	"portreeve.dev/ingress/streams"
 )
 
 var (
@@ -73,6 +74,13 @@ func (f *Forwarder) dial(ctx context.Context, rec *route.Record, k key, woken ti
 		cancel()
 		if err == nil {
 			return newConn(nc, k), nil
+		}
+		switch why := context.Cause(ctx); why {
+		case nil:
+		case streams.Paused, streams.Stale:
+			return nil, fmt.Errorf("%w: %w", ErrStale, why) // nothing was sent
+		default:
+			return nil, why
 		}
 		if !errors.Is(err, ErrPortClosed) || time.Since(woken) > f.cfg.PortBudget {
 			return nil, fmt.Errorf("dialling the sandbox: %w", err)

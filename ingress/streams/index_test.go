@@ -47,7 +47,7 @@ func TestStreamsEndOnExpiry(t *testing.T) {
 		if why() != 0 {
 			t.Fatalf("ended early: %v", why())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if why() != Expired || other() != 0 {
 			t.Errorf("at its end: %v, the other tunnel %v", why(), other())
@@ -62,7 +62,7 @@ func TestStreamsEndOnExpiry(t *testing.T) {
 		if other() != 0 {
 			t.Errorf("an extended tunnel ended early: %v", other())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if other() != Expired {
 			t.Errorf("an extended tunnel did not end: %v", other())

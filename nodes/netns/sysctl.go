@@ -21,6 +21,9 @@ var edgeSettings = []setting{
 	{file: "ipv6/conf/default/disable_ipv6", value: "1", optional: true},
 	// Answer ARP only for the address of the link that was asked, else a sandbox can ask which other pairs exist.
 	{file: "ipv4/conf/all/arp_ignore", value: "1"},
+	// Refusals go to the sandbox that asked for them, each one: a client that is told at once tries something else. Held back,
+	// they would also use up what the whole machine may send, for the neighbours too.
+	{file: "ipv4/icmp_ratemask", value: "0"},
 }
 
 // sandboxSettings keep IPv6 off eth0 and leave it on lo: many development servers listen on ::1, and runsc copies

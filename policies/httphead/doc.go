@@ -17,7 +17,7 @@
 //
 // # Not here
 //
-// Whether the Host is the right one, which methods and paths are allowed: the proxy compares, policies decides. Deadlines: OnHead tells when a head begins and ends.
+// Whether the Host is the right one, which methods and paths are allowed: the one who serves compares, policies decides. Deadlines: OnHead tells when a head begins and ends.
 //
 // # Failure
 //

@@ -26,7 +26,7 @@ func (i injector) Apply(_ context.Context, b egress.Binding, to proxy.Place, r *
 	if err != nil {
 		return nil, fmt.Errorf("secrets for %q: %w", b.Sandbox, err)
 	}
-	done, err := held.Apply(secrets.Request{Host: to.Host, Port: to.Port, Policy: policy, Path: r.URL.EscapedPath(), Withhold: to.Withhold}, r)
+	done, err := held.Apply(secrets.Request{Host: to.Host, Port: to.Port, Policy: policy, Path: to.Path, Withhold: to.Withhold}, r)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes/guest"
@@ -35,20 +36,20 @@ func (i *Inward) registerIngress(mux *link.Mux) {
 
 // dial connects to a port of a sandbox at the generation that the route names, and only there.
 func (i *Inward) dial(ctx context.Context, r role.DialRequest) (*os.File, error) {
-	b, _ := i.find(r.Sandbox)
-	if b == nil {
+	at, session, ok := i.target(r.Sandbox)
+	if !ok {
 		return nil, &link.Error{Code: role.CodeUnknown, Message: fmt.Sprintf("sandbox %q is not bound", r.Sandbox)}
 	}
-	if b.binding.Generation != r.Generation || r.Port == 0 {
-		return nil, &link.Error{Code: role.CodeStaleRoute, Message: fmt.Sprintf("sandbox %q runs as generation %d, not %d", r.Sandbox, b.binding.Generation, r.Generation)}
+	if at.Generation != r.Generation || r.Port == 0 {
+		return nil, &link.Error{Code: role.CodeStaleRoute, Message: fmt.Sprintf("sandbox %q runs as generation %d, not %d", r.Sandbox, at.Generation, r.Generation)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	d := net.Dialer{}
 	d.SetMultipathTCP(false)
-	conn, err := d.DialContext(ctx, "tcp4", netip.AddrPortFrom(b.binding.Addr, r.Port).String())
+	conn, err := d.DialContext(ctx, "tcp4", netip.AddrPortFrom(at.Addr, r.Port).String())
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return i.relay(ctx, b, r.Port)
+		return relay(ctx, session, r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dialing port %d of %q: %w", r.Port, r.Sandbox, err)
@@ -57,14 +58,25 @@ func (i *Inward) dial(ctx context.Context, r role.DialRequest) (*os.File, error)
 	return conn.(*net.TCPConn).File()
 }
 
+// target is what stands behind a sandbox's name now. A node that was started anew may change it at any time.
+func (i *Inward) target(sandbox string) (egress.Binding, *guest.Session, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	b := i.boxes[sandbox]
+	if b == nil {
+		return egress.Binding{}, nil, false
+	}
+	return b.binding, b.session, true
+}
+
 // relay connects to an application that listens only on loopback, by way of the sandbox's init.
-func (i *Inward) relay(ctx context.Context, b *box, port uint16) (*os.File, error) {
-	inside, err := b.session.Relay(ctx, port)
+func relay(ctx context.Context, session *guest.Session, r role.DialRequest) (*os.File, error) {
+	inside, err := session.Relay(ctx, r.Port)
 	if errors.Is(err, guest.ErrRefused) {
-		return nil, &link.Error{Code: role.CodePortClosed, Message: fmt.Sprintf("nothing listens on port %d of %q", port, b.binding.Sandbox)}
+		return nil, &link.Error{Code: role.CodePortClosed, Message: fmt.Sprintf("nothing listens on port %d of %q", r.Port, r.Sandbox)}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reaching port %d of %q on loopback: %w", port, b.binding.Sandbox, err)
+		return nil, fmt.Errorf("reaching port %d of %q on loopback: %w", r.Port, r.Sandbox, err)
 	}
 	ours, theirs, err := link.Pair()
 	if err != nil {

@@ -163,3 +163,73 @@ func TestLoopbackIsReachedThroughInit(t *testing.T) {
 		t.Errorf("a port on which nothing listens: %v", err)
 	}
 }
+
+// TestRelayEndsWithItsSandbox: what goes by way of init does not outlive the sandbox.
+func TestRelayEndsWithItsSandbox(t *testing.T) {
+	w := newWorld(t)
+	w.caged.Store(true)
+	b := bound(1)
+	inside := w.bindOne(t, b)
+	port := closedPort(t, b)
+	inside.mu.Lock()
+	inside.port = port
+	inside.mu.Unlock()
+	c, err := w.dialAs(t, role.DialRequest{Sandbox: b.Sandbox, Generation: 1, Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	greeting := make([]byte, len(b.Sandbox+" on loopback: "))
+	if _, err := io.ReadFull(c, greeting); err != nil {
+		t.Fatal(err)
+	}
+	if err := call(w.node, role.InwardUnbind, role.SandboxRef{Sandbox: b.Sandbox}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("after the sandbox was unbound: %d bytes, %v", n, err)
+	}
+}
+
+// TestRelayNeedsAnInit: where init is not connected nobody can say that nothing listens.
+func TestRelayNeedsAnInit(t *testing.T) {
+	w := newWorld(t)
+	w.caged.Store(true)
+	b := bound(1)
+	_, listener := listenInit(t)
+	if err := call(w.node, role.InwardBind, b, listener); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.dialAs(t, role.DialRequest{Sandbox: b.Sandbox, Generation: 1, Port: closedPort(t, b)}); err == nil || code(err) == role.CodePortClosed || code(err) == role.CodeStaleRoute {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// TestDialWhileTheNodeStartsAnew binds a sandbox again and again while it is dialled.
+func TestDialWhileTheNodeStartsAnew(t *testing.T) {
+	w := newWorld(t)
+	w.caged.Store(true)
+	b := bound(1)
+	w.bindOne(t, b)
+	port, _ := echo(t, b)
+	done := make(chan error, 1)
+	go func() {
+		for range 20 {
+			_, listener := listenInit(t)
+			if err := call(w.node, role.InwardBind, b, listener); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for range 20 {
+		c, err := w.dialAs(t, role.DialRequest{Sandbox: b.Sandbox, Generation: 1, Port: port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

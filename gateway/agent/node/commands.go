@@ -94,6 +94,7 @@ func isClosed(err error) bool { return errors.Is(err, link.ErrClosed) }
 func (a *Agent) keepEvent(e nodes.Event) {
 	if e.Kind == nodes.Deleted {
 		a.names.drop(e.Sandbox)
+		a.woken.forget(e.Sandbox)
 		return
 	}
 	a.queue(role.Event{Sandbox: e.Sandbox, Kind: string(e.Kind), Incarnation: e.Incarnation, Generation: e.Generation})

@@ -10,6 +10,7 @@
 //   - AN-1: a sandbox starts only after edge and inward have both acknowledged its address (TestBindNeedsBoth).
 //   - AN-2: sockets of the edge netns are handed on and never kept (TestSocketsAreNotKept).
 //   - AN-3: edge can only tell the node a name that one of its sandboxes can have, ingress only ask that one runs, inward nothing (TestSiblingsAskForNothing, TestNamesOfTheEdgeAreBounded).
+//   - AN-4: however many callers of a tunnel come at once, a paused sandbox is resumed once, as one generation, and control is told once (TestManyCallersWakeOnce).
 //
 // # Not here
 //

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 type network struct {
 	edge      *netns.Edge
 	addresses *netns.Addresses
+	resting   resting
 	prefix    string // of the names of all sandboxes' netns
 	log       *slog.Logger
 
@@ -99,9 +101,9 @@ func (n *network) Remove(_ context.Context, l nodes.Link) error {
 		return err
 	}
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	delete(n.pairs, l.Netns)
-	n.mu.Unlock()
-	return n.addresses.Release(l.Addr)
+	return errors.Join(n.addresses.Release(l.Addr), n.resting.save())
 }
 
 // List finds the links that are on the machine; one that is no whole link any more is removed.

@@ -37,6 +37,7 @@ type Agent struct {
 	nodes   *nodes.Node
 	events  chan role.Event
 	names   *names
+	woken   wakes
 	wire    *wire
 	base    context.CancelFunc
 }
@@ -116,6 +117,10 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.network = newNetwork(edge, addresses, "pr"+a.setup.Instance+"-", a.log)
+	a.network.resting = resting{a.dir("resting.json"), addresses}
+	if err := a.network.resting.load(); err != nil {
+		return err
+	}
 	a.names = newNames(a.setup.Names)
 	driver, err := runsc.New(runsc.Config{Binary: a.setup.Runsc, Root: a.runscRoot(), Upper: a.dir("upper")})
 	if err != nil {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
@@ -29,6 +30,35 @@ func (a *Agent) wake(ctx context.Context, r role.WakeRequest) (role.Woken, error
 	if err != nil {
 		return role.Woken{}, err
 	}
-	a.queue(role.Event{Sandbox: p.Sandbox, Kind: role.EventResumed, Incarnation: p.Incarnation, Generation: p.Generation})
+	if a.woken.first(p.Sandbox, p.Generation) {
+		a.queue(role.Event{Sandbox: p.Sandbox, Kind: role.EventResumed, Incarnation: p.Incarnation, Generation: p.Generation})
+	}
 	return role.Woken{Generation: p.Generation}, nil
+}
+
+// wakes remembers which generation was last told of, so that many callers of one sleeping sandbox fill no queue. The zero value
+// remembers nothing.
+type wakes struct {
+	mu   sync.Mutex
+	told map[string]uint64 // by sandbox
+}
+
+// first reports whether nobody has told of that generation yet.
+func (w *wakes) first(sandbox string, generation uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if generation <= w.told[sandbox] {
+		return false
+	}
+	if w.told == nil {
+		w.told = make(map[string]uint64)
+	}
+	w.told[sandbox] = generation
+	return true
+}
+
+func (w *wakes) forget(sandbox string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.told, sandbox)
 }

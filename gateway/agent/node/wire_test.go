@@ -57,7 +57,7 @@ func TestBindNeedsBoth(t *testing.T) {
 	if !w.started() || !edge.has("sbx_four") || again.listener("sbx_four") == nil || made.State != "running" {
 		t.Errorf("made as %+v", made)
 	}
-	w.dialled(t, again.listener("sbx_four"))
+	w.dialled(t, again, "sbx_four")
 }
 
 // newEdgeNetns is one that ends with the test.
@@ -166,7 +166,7 @@ func TestRestartedSiblingsAreToldWhatThereIs(t *testing.T) {
 		t.Errorf("edge was told %+v", s)
 	}
 	await(t, "the listener at inward", func() bool { return newInward.listener("sbx_one") != nil })
-	w.dialled(t, newInward.listener("sbx_one"))
+	w.dialled(t, newInward, "sbx_one")
 	if newInward.listener("sbx_two") != nil {
 		t.Error("inward was given the listener of one that is gone")
 	}

@@ -265,32 +265,38 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// dialled wants that the listener that inward was given is what the one sandbox's init dials.
-func (w *world) dialled(t *testing.T, f *os.File) {
+// dialled wants that the listener that inward was given last is what the one sandbox's init dials. One that was made while
+// inward came may be given twice.
+func (w *world) dialled(t *testing.T, i *inwardSide, sandbox string) {
 	t.Helper()
-	l, err := net.FileListener(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	paths, err := filepath.Glob(filepath.Join(w.setup.StateDir, "node/sandboxes/*/control/init.sock"))
-	if err != nil || len(paths) != 1 {
-		t.Fatalf("the sockets of inits: %v, %v", paths, err)
-	}
-	c, err := net.DialTimeout("unix", paths[0], patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	l.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
-	init, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(init, "hello")
-	init.Close()
-	if said, err := io.ReadAll(c); err != nil || string(said) != "hello" {
-		t.Fatalf("it says %q, %v", said, err)
-	}
+	await(t, "a connection of init's", func() bool {
+		f := i.listener(sandbox)
+		if f == nil {
+			return false
+		}
+		l, err := net.FileListener(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		paths, err := filepath.Glob(filepath.Join(w.setup.StateDir, "node/sandboxes/*/control/init.sock"))
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("the sockets of inits: %v, %v", paths, err)
+		}
+		c, err := net.DialTimeout("unix", paths[0], patience)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		l.(*net.UnixListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
+		init, err := l.Accept()
+		if err != nil {
+			return false
+		}
+		io.WriteString(init, "hello")
+		init.Close()
+		said, err := io.ReadAll(c)
+		return err == nil && string(said) == "hello"
+	})
 }

@@ -60,6 +60,13 @@ func (r *Runner) Has(id string) bool {
 	return r.boxes[id] != nil
 }
 
+// Paused reports whether the node has the sandbox paused.
+func (r *Runner) Paused(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.boxes[id] != nil && r.boxes[id].paused
+}
+
 // Spec returns what a sandbox was started with.
 func (r *Runner) Spec(id string) (sandboxes.Spec, bool) {
 	r.mu.Lock()

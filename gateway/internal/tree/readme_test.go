@@ -18,11 +18,24 @@ var runBy = map[string]string{
 	"make dist":  "make vm",
 	"make vm":    "make vm",
 
-	"bin/portreeve run -- wget -qO- https://example.com/": "e2e TestFirstFiveMinutes",
-	"bin/portreeve explain dec_…":                         "e2e TestFirstFiveMinutes",
-	"bin/portreeve allow example.com --for 1h":            "e2e TestFirstFiveMinutes",
-	"bin/portreeve decisions":                             "e2e TestFirstFiveMinutes",
-	"bin/portreeve probe":                                 "e2e TestFirstFiveMinutes",
+	"bin/portreeve run -- wget -qO- https://example.com/": "e2e TestReadme",
+	"bin/portreeve explain dec_…":                         "e2e TestReadme",
+	"bin/portreeve allow example.com --for 1h":            "e2e TestReadme",
+	"bin/portreeve decisions":                             "e2e TestReadme",
+	"bin/portreeve probe":                                 "e2e TestReadme",
+
+	"echo not-a-real-key | bin/portreeve secret set demo":                            "e2e TestReadme",
+	"bin/portreeve grant demo --host postman-echo.com --method GET":                  "e2e TestReadme",
+	"bin/portreeve policy set ceiling -f docs/examples/echo.json":                    "e2e TestReadme",
+	"bin/portreeve run --template base -- curl -sS https://postman-echo.com/headers": "e2e TestReadme",
+	"bin/portreeve run --template base -- env":                                       "e2e TestReadme",
+
+	"bin/portreeve sandbox create --template tiny":                                      "e2e TestReadme",
+	"bin/portreeve sandbox exec sbx_… -- sh -c 'echo hello >index.html; httpd -p 8000'": "e2e TestReadme",
+	"bin/portreeve tunnel open 8000":                                                    "e2e TestReadme",
+	"curl -H 'X-Portreeve-Token: …' http://….tunnel.localhost:8443/":                    "e2e TestReadme",
+	"bin/portreeve sandbox pause sbx_…":                                                 "e2e TestReadme",
+	"bin/portreeve sandbox list":                                                        "e2e TestReadme",
 }
 
 func TestEachCommandOfTheReadmeIsRun(t *testing.T) {

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/internal/store/storetest"
+	"portreeve.dev/gateway/link"
+)
+
+// patience is how long a test waits for what should take milliseconds.
+const patience = 15 * time.Second
+
+// newControl is a control with a store, but no listener.
+func newControl(t *testing.T) (*control, storetest.World) {
+	t.Helper()
+	c := &control{log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
+	w := storetest.NewWorld(t, func(t *testing.T, _ store.Options) *store.Store {
+		var err error
+		if c.store, c.keyring, err = openStore(t.Context(), t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.store.Close() })
+		return c.store
+	}, store.Options{})
+	return c, w
+}
+
+func pair(t *testing.T) (a, b *net.UnixConn) {
+	t.Helper()
+	fa, fb, err := link.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err = link.Socket(fa); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = link.Socket(fb); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// supervise lives a process's life in this one until the test ends, and returns the supervisor's end.
+func supervise(t *testing.T, spec child.Spec) *link.Conn {
+	t.Helper()
+	mine, theirs := pair(t)
+	conn := link.NewConn(mine, nil, link.Limits{})
+	go conn.Run(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- child.RunOn(context.Background(), theirs, spec) }()
+	t.Cleanup(func() {
+		conn.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+// meet introduces the process to a sibling and returns the sibling's end.
+func meet(t *testing.T, supervisor *link.Conn, name string, mux *link.Mux) *link.Conn {
+	t.Helper()
+	a, b, err := link.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	mine, err := link.Socket(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := link.NewConn(mine, mux, link.Limits{})
+	go conn.Run(context.Background())
+	t.Cleanup(func() { conn.Close() })
+	if err := supervisor.Notify("peer", child.Peer{Name: name}, b); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// call is Call that does not wait for ever.
+func call(conn *link.Conn, method string, in, out any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return conn.Call(ctx, method, in, out)
+}
