@@ -221,6 +221,7 @@ func TestDemo(t *testing.T) {
 		{[]string{"-break", "kill"}, 1, `step 7, "the proxy is killed`},
 		{[]string{"-break", "grant"}, 1, `step 9, "a sandbox calls https://api.test/`},
 		{[]string{"-break", "wake"}, 1, `step 12, "the sandbox is paused`},
+		{[]string{"-break", "method"}, 1, `step 13, "a POST to https://api.test/`},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

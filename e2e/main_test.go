@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 func runAll(m *testing.M) int {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		f.Value.Set("4") // those that run side by side mostly wait
+		f.Value.Set("6") // those that run side by side mostly wait
 	}
 	code := m.Run()
 	if world.product != nil {

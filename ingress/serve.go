@@ -141,6 +141,7 @@ func (x *exchange) wake() bool {
 	if x.r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits any more
 	}
+	x.s.cfg.Log.Info("request not held to a wake", "tunnel", x.rec.Tunnel, "sandbox", x.rec.Sandbox, "err", err)
 	return x.answer(wakeProblem(err))
 }
 

@@ -131,6 +131,17 @@ func (n *Node) Get(sandbox string) (Status, error) {
 	return b.seenStatus(), nil
 }
 
+// Settled is Get once whatever is being done to the sandbox is done: in the middle of a resume it is still shown as paused, and as
+// its next generation already.
+func (n *Node) Settled(sandbox string) (Status, error) {
+	b, err := n.lock(sandbox)
+	if err != nil {
+		return Status{}, err
+	}
+	defer b.mu.Unlock()
+	return b.rec.status(), nil
+}
+
 // List returns all sandboxes, by id.
 func (n *Node) List() []Status {
 	n.mu.Lock()

@@ -10,8 +10,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"strings"
-
-	"github.com/google/uuid"
+	"uuid"
 )
 
 const (
@@ -36,10 +35,7 @@ type Key struct {
 
 // NewKey makes a key. The secret is the text, to be shown once.
 func NewKey() (Secret, Key, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Secret{}, Key{}, err
-	}
+	id := uuid.NewV7()
 	var random [secretBytes]byte
 	rand.Read(random[:])
 	body := keyPrefix + hex.EncodeToString(id[:]) + "_" + alphabet.EncodeToString(random[:])
@@ -61,12 +57,8 @@ func ParseKey(text string) (Key, error) {
 	if err != nil || hex.EncodeToString(raw) != text[len(keyPrefix):len(keyPrefix)+idLen] {
 		return Key{}, ErrKeyForm
 	}
-	id, err := uuid.FromBytes(raw)
-	if err != nil {
-		return Key{}, ErrKeyForm
-	}
 	return Key{
-		ID:     "key_" + id.String(),
+		ID:     "key_" + uuid.UUID(raw).String(),
 		Prefix: text[:len(keyPrefix)+idLen],
 		Hash:   sha256.Sum256([]byte(text)),
 	}, nil

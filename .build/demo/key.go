@@ -27,7 +27,11 @@ func (v *visit) keep() (string, error) {
 			return r.String(), errors.New("it was not granted")
 		}
 	}
-	rule := map[string]any{"id": "api", "action": "allow", "hosts": []string{"api.test"}, "tls": "inspect", "methods": []string{"GET"}}
+	methods := []string{"GET"}
+	if v.broken == "method" {
+		methods = append(methods, "POST")
+	}
+	rule := map[string]any{"id": "api", "action": "allow", "hosts": []string{"api.test"}, "tls": "inspect", "methods": methods}
 	answer, err := v.product.API("PUT", "/settings/egress?wait=applied", map[string]any{"rules": []any{rule}})
 	if err != nil || answer.Status != 200 {
 		return answer.String(), errors.Join(err, errors.New("the policy was not taken"))

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	broken := flag.String("break", "", "do this wrong on purpose: allow, kill, grant, wake")
+	broken := flag.String("break", "", "do this wrong on purpose: allow, kill, grant, wake, method")
 	flag.Parse()
 	if err := tour(os.Stdout, *broken); err != nil {
 		fmt.Println("demo: error:", err)

@@ -42,6 +42,8 @@ func (v *visit) steps() []step {
 		{"the kept key is nowhere in the sandbox", v.search},
 		{"a port of the sandbox gets a URL", v.open},
 		{"the sandbox is paused, and a call to its URL wakes it", v.wake},
+		{"a POST to https://api.test/ is refused: the rule names GET only", v.post},
+		{"the audit log tells who did all this", v.audit},
 		{"a hostile sandbox tries every way out that we know of", v.probe},
 		{"everything stops and leaves nothing behind", v.stop},
 	}

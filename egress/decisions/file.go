@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"uuid"
 
-	"github.com/google/uuid"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
@@ -79,14 +79,10 @@ func (f *file) open() error {
 }
 
 func (f *file) prepare(db *sql.DB) (err error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
 	if _, err = db.Exec(`PRAGMA temp_store = memory; PRAGMA trusted_schema = 0; PRAGMA cache_size = -1024; PRAGMA journal_size_limit = 4194304`); err != nil {
 		return err
 	}
-	if _, err = db.Exec(schema, id.String()); err != nil {
+	if _, err = db.Exec(schema, uuid.NewV7().String()); err != nil {
 		return err
 	}
 	var next, written uint64

@@ -1,16 +1,6 @@
 package decisions
 
-import (
-	"fmt"
-
-	"github.com/google/uuid"
-)
+import "uuid"
 
 // NewID returns a fresh decision id.
-func NewID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("making a decision id: %w", err)
-	}
-	return "dec_" + id.String(), nil
-}
+func NewID() string { return "dec_" + uuid.NewV7().String() }

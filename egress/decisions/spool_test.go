@@ -29,11 +29,7 @@ func open(t testing.TB, dir string, cfg decisions.Config) *decisions.Spool {
 }
 
 func decision(org, sandbox string) *decisions.Decision {
-	id, err := decisions.NewID()
-	if err != nil {
-		panic(err)
-	}
-	return &decisions.Decision{ID: id, Time: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), Org: org, Sandbox: sandbox, Incarnation: 1,
+	return &decisions.Decision{ID: decisions.NewID(), Time: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), Org: org, Sandbox: sandbox, Incarnation: 1,
 		Layer: "connect", Verdict: "allow", Reason: "allowed", Rule: "r1", RuleLayer: "ceiling", Revision: 7, Host: "good.test", Port: 443, Protocol: "https"}
 }
 

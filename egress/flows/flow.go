@@ -2,11 +2,8 @@ package flows
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
-
-	"github.com/google/uuid"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/policies"
@@ -27,15 +24,6 @@ type Flow struct {
 	// Kill ends the connection, for example by closing both sockets. It is called at most once, from another goroutine than the
 	// one that added the flow, and must not block for long; that goroutine then calls remove.
 	Kill func(policies.Reason)
-}
-
-// NewID returns a fresh flow id.
-func NewID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("making a flow id: %w", err)
-	}
-	return "flo_" + id.String(), nil
 }
 
 // Why a flow was not added.

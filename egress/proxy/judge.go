@@ -96,27 +96,15 @@ func (c *connection) decision(layer, level string, j judgement) *decisions.Decis
 		d.Addr = c.dst.Addr().String()
 	}
 	if !j.v.Allowed() {
-		d.Guidance = guidance(j.v)
+		d.Guidance = j.v.Guidance()
 	}
 	return d
-}
-
-// guidance is the rule's own words, or the reason's.
-func guidance(v policies.Verdict) string {
-	if v.Message != "" {
-		return v.Message
-	}
-	return v.Reason.Guidance()
 }
 
 // record writes the decision before anything is done about it. Its context is not the connection's: also the refusal of a
 // client that has left is written down.
 func (c *connection) record(d *decisions.Decision) error {
-	id, err := decisions.NewID()
-	if err != nil {
-		return err
-	}
-	d.ID = id
+	d.ID = decisions.NewID()
 	if err := c.p.cfg.Recorder.Record(context.WithoutCancel(c.ctx), d); err != nil {
 		c.p.cfg.Log.Error("recording a decision", "err", err, "sandbox", c.binding.Sandbox)
 		return err

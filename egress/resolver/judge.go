@@ -74,10 +74,7 @@ func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout)
 	defer cancel()
 	id, err := x.once(ctx, key, now, s.cfg.Coalesce, func() (string, error) {
-		d, err := decision(b, v, about, now)
-		if err != nil {
-			return "", err
-		}
+		d := decision(b, v, about, now)
 		return d.ID, s.cfg.Recorder.Record(ctx, d)
 	})
 	if err != nil {
@@ -91,21 +88,15 @@ func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome
 	return o
 }
 
-func decision(b egress.Binding, v policies.Verdict, about subject, now time.Time) (*decisions.Decision, error) {
-	id, err := decisions.NewID()
-	if err != nil {
-		return nil, err
-	}
-	d := &decisions.Decision{ID: id, Time: now.UTC(), Org: b.Org, Sandbox: b.Sandbox, Incarnation: b.Incarnation, Layer: "dns",
+func decision(b egress.Binding, v policies.Verdict, about subject, now time.Time) *decisions.Decision {
+	d := &decisions.Decision{ID: decisions.NewID(), Time: now.UTC(), Org: b.Org, Sandbox: b.Sandbox, Incarnation: b.Incarnation, Layer: "dns",
 		Verdict: v.Action.String(), Reason: v.Reason.String(), Rule: v.Rule, RuleLayer: v.Layer, Revision: about.revision, Version: v.Version,
 		Host: about.host, Protocol: "dns"}
 	if about.addr.IsValid() {
 		d.Addr = about.addr.String()
 	}
 	if !v.Allowed() {
-		if d.Guidance = v.Message; d.Guidance == "" {
-			d.Guidance = v.Reason.Guidance()
-		}
+		d.Guidance = v.Guidance()
 	}
-	return d, nil
+	return d
 }

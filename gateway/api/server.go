@@ -12,10 +12,10 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"uuid"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/google/uuid"
 
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/sso"

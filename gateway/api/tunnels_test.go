@@ -212,6 +212,30 @@ func TestSilentIngressIsNoHang(t *testing.T) {
 	c.Do("DELETE", at+"/"+a.String("id"), nil).Want(200)
 }
 
+// TestAnswerWaitsForIngress: whoever calls through a tunnel after a sandbox was said to be paused, to run or to be gone must meet
+// it as that.
+func TestAnswerWaitsForIngress(t *testing.T) {
+	w := apitest.New(t, func(c *api.Config) { c.Applied = time.Millisecond })
+	c := w.Org("one")
+	box := c.Sandbox()
+	for _, step := range []struct{ method, path string }{
+		{"POST", "/sandbox/" + box + "/pause"}, {"POST", "/sandbox/" + box + "/resume"}, {"POST", "/sandbox/" + box + "/stop"},
+	} {
+		before := w.Routes.Applied()
+		c.Do(step.method, step.path, nil).Want(200)
+		if now, err := w.Store.Revision(t.Context()); err != nil || w.Routes.Applied() != now || now == before {
+			t.Errorf("%s: answered when ingress had revision %d; it was %d and is %d (%v)", step.path, w.Routes.Applied(), before, now, err)
+		}
+	}
+	// With a silent ingress it is done and answered all the same.
+	second := c.Sandbox()
+	w.Routes.Silent(true)
+	if a := c.Do("POST", "/sandbox/"+second+"/pause", nil).Want(200); a.String("status") != "paused" || !strings.Contains(w.Log.String(), "ingress does not know of a change yet") {
+		t.Errorf("%s", a.Body)
+	}
+	c.Do("DELETE", "/sandbox/"+second, nil).Want(200)
+}
+
 func TestTunnelsWithoutADomain(t *testing.T) {
 	w := apitest.New(t, func(c *api.Config) { c.Tunnels = api.Tunnels{} })
 	c := w.Org("one")

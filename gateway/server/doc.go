@@ -13,6 +13,9 @@
 //   - GS-5: a secret's value leaves control only with a grant, and only under its own org (TestSecretWithoutAGrantStays).
 //   - GS-6: what is not stored is not acknowledged, so that the edge keeps it (TestWhatIsNotStoredIsNotAcknowledged).
 //   - GS-8: what is meant for a tunnel never reaches the API (TestTunnelHostsNeverReachTheAPI).
+//   - GS-9: an org's authority is made once, and its sealed key opens for that org only (TestAuthorityIsMadeOnce, TestAuthorityOpensOnlyForItsOrg).
+//   - GS-10: the keys of ingress are stored sealed, each under its name, and are the same after a restart (TestTunnelKeysStay).
+//   - GS-11: a connection that does not say what it speaks is closed, and none outlives the process's listener (TestSilentConnectionIsClosed, TestSplitEndsWithItsContext).
 //
 // # Not here
 //

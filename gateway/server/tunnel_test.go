@@ -120,7 +120,9 @@ func TestStaleRouteIsWokenAndDialledAgain(t *testing.T) {
 		t.Errorf("%d %q", status, body)
 	}
 	p.mu.Lock()
-	p.dial = func(role.DialRequest) error { return &link.Error{Code: role.CodePortClosed, Message: "nothing listens"} }
+	p.dial = func(role.DialRequest) error {
+		return &link.Error{Code: role.CodePortClosed, Message: "nothing listens"}
+	}
 	p.mu.Unlock()
 	if err := call(p.control, feed.Routes, func() feed.RouteState { s := state; s.Records[0].Generation = 10; return s }(), nil); err != nil {
 		t.Fatal(err)

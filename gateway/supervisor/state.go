@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"portreeve.dev/nodes"
 )
@@ -73,12 +76,13 @@ func copyProgram(source, target string) error {
 	return os.Rename(out.Name(), target)
 }
 
-// same compares size and time: a copy is made newer than its source.
+// same says that the source has not changed since it was copied. Its time of change counts, which unpacking and installing
+// set; the time of modification is whatever a package says, the same for two releases if it likes.
 func same(source *os.File, target string) bool {
-	a, err := source.Stat()
-	if err != nil {
+	var a, b unix.Stat_t
+	if unix.Fstat(int(source.Fd()), &a) != nil || unix.Stat(target, &b) != nil {
 		return false
 	}
-	b, err := os.Stat(target)
-	return err == nil && a.Size() == b.Size() && b.ModTime().After(a.ModTime())
+	changed, copied := time.Unix(a.Ctim.Unix()), time.Unix(b.Mtim.Unix())
+	return a.Size == b.Size && copied.After(changed)
 }

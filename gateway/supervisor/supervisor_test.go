@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"portreeve.dev/gateway/config"
 )
@@ -136,6 +137,17 @@ func TestNewerProgramIsInstalled(t *testing.T) {
 	}
 	if got := installed(); got != "portreeve-EDGE" {
 		t.Errorf("the newer one is not there, %q is", got)
+	}
+	// A package may give all its files one old time.
+	newest := filepath.Join(from, "portreeve-edge")
+	if err := os.WriteFile(newest, []byte("PORTREEVE-edge"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(newest, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := installed(); got != "PORTREEVE-edge" {
+		t.Errorf("the one with an old time is not there, %q is", got)
 	}
 }
 

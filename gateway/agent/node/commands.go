@@ -42,6 +42,12 @@ func (a *Agent) registerControl() {
 	link.Handle(mux, role.NodeList, func(context.Context, struct{}) ([]role.Placement, error) {
 		all := []role.Placement{}
 		for _, s := range a.nodes.List() {
+			if s.State == nodes.Paused { // or just being woken: control is told what came of it, not how it stands in between
+				var err error
+				if s, err = a.nodes.Settled(s.Sandbox); err != nil {
+					continue // gone meanwhile
+				}
+			}
 			all = append(all, placed(s))
 		}
 		return all, nil

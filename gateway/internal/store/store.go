@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"uuid"
 
-	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	"github.com/pressly/goose/v3"
 )
@@ -149,7 +149,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // NewID returns a fresh id with that prefix: NewID("sbx") is sbx_<uuidv7>.
 func NewID(prefix string) string {
-	return prefix + "_" + uuid.Must(uuid.NewV7()).String()
+	return prefix + "_" + uuid.NewV7().String()
 }
 
 // querier is what *sql.DB and *sql.Tx share.
