@@ -19,6 +19,15 @@ func (b *box) pause() {
 	call(b.t, b.p, "POST", "/sandbox/"+b.ID+"/pause", nil, 200, nil)
 }
 
+// running waits until the store knows that the sandbox was woken, which it is told after the caller was answered.
+func (b *box) running() view {
+	b.t.Helper()
+	if err := lab.Await(5*time.Second, "store that knows of the wake", func() bool { return b.view().Status == "running" }); err != nil {
+		b.t.Error(err)
+	}
+	return b.view()
+}
+
 // TestCallWakesThePaused fifty times. How long it took is printed, not judged: other work may be on the machine.
 func TestCallWakesThePaused(t *testing.T) {
 	l, p := shared(t)
@@ -39,10 +48,7 @@ func TestCallWakesThePaused(t *testing.T) {
 			held = append(held, time.Duration(ms)*time.Millisecond)
 		}
 	}
-	if err := lab.Await(5*time.Second, "store that knows of the last wake", func() bool { return b.view().Status == "running" }); err != nil {
-		t.Error(err)
-	}
-	if now := b.view(); now.Incarnation != first.Incarnation || now.Generation != first.Generation+50 {
+	if now := b.running(); now.Incarnation != first.Incarnation || now.Generation != first.Generation+50 {
 		t.Errorf("after 50 wakes it is in generation %d of incarnation %d, it was in %d of %d", now.Generation, now.Incarnation, first.Generation, first.Incarnation)
 	}
 	if len(held) != 50 {
@@ -94,8 +100,8 @@ func TestManyCallersAreOneResume(t *testing.T) {
 	if n > 0 {
 		t.Errorf("%d of %d had no answer", n, callers)
 	}
-	if now := b.view(); now.Generation != before.Generation+1 || now.Status != "running" {
-		t.Errorf("it is %s in generation %d, it was in %d", now.Status, now.Generation, before.Generation)
+	if now := b.running(); now.Generation != before.Generation+1 {
+		t.Errorf("it is in generation %d, it was in %d", now.Generation, before.Generation)
 	}
 }
 
@@ -171,7 +177,5 @@ func TestPauseEndsStreams(t *testing.T) {
 		t.Errorf("it ended with %d %q", why.Code, why.Reason)
 	}
 	tun.webSocket(tun.HTTPURL)
-	if v := b.view(); v.Status != "running" {
-		t.Errorf("after a new one it is %s", v.Status)
-	}
+	b.running()
 }

@@ -96,9 +96,6 @@ func New(c Config) (*Server, error) {
 // Routes is the table that control feeds.
 func (s *Server) Routes() *route.Table { return s.table }
 
-// Zone is where tunnels have their names.
-func (s *Server) Zone() route.Zone { return s.zone }
-
 // Serve serves both listeners, of which either may be nil, until ctx ends or one fails. A Server serves once.
 func (s *Server) Serve(ctx context.Context, secure, plain net.Listener) error {
 	if secure == nil && plain == nil {

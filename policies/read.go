@@ -23,7 +23,7 @@ func (r *reader) object(n *node, path string, known []string) map[string]*node {
 	fields := make(map[string]*node, len(n.keys))
 	for i, key := range n.keys {
 		if !slices.Contains(known, key) {
-			r.errs.add(join(path, key), nearest(key, known), "unknown field")
+			r.errs.add(join(path, key), Nearest(key, known), "unknown field")
 			continue
 		}
 		fields[key] = n.values[i]
@@ -138,42 +138,4 @@ func (r *reader) ports(n *node, path string, limit int) []PortRange {
 func port(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil && n > 0 && s[0] != '0' && s[0] != '+'
-}
-
-// nearest is a hint with the known word that key was perhaps meant to be, or with all of them.
-func nearest(key string, known []string) string {
-	best, distance := "", 4
-	for _, k := range known {
-		if d := editDistance(key, k); d < distance && d < len(k) {
-			best, distance = k, d
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	return "known are " + strings.Join(known, ", ")
-}
-
-// editDistance is Levenshtein's, over the bytes of two short words.
-func editDistance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -51,5 +51,13 @@ type Verdict struct {
 // Allowed reports whether the verdict lets the request pass.
 func (v Verdict) Allowed() bool { return v.Action == Allow }
 
+// Guidance is what the refused agent is told: the rule's own words, or the reason's.
+func (v Verdict) Guidance() string {
+	if v.Message != "" {
+		return v.Message
+	}
+	return v.Reason.Guidance()
+}
+
 // Denied returns a denial for that reason, for callers that deny before or after the policy is asked.
 func Denied(reason Reason) Verdict { return Verdict{Reason: reason} }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"portreeve.dev/lab"
 )
 
 // A tunnel is the URL that a port of the sandbox was given.
@@ -62,8 +64,12 @@ func (v *visit) wake() (string, error) {
 		return body, errors.Join(err, fmt.Errorf("it answers %d", status))
 	}
 	took := time.Since(began)
-	if status, err := v.status(); err != nil || status != "running" {
-		return "", errors.Join(err, fmt.Errorf("after the call it is %s", status))
+	// The store is told after the caller was answered.
+	if err := lab.Await(5*time.Second, "sandbox that runs", func() bool {
+		status, err := v.status()
+		return err == nil && status == "running"
+	}); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("a caller without the token left it asleep; one with it was answered after %d ms", took.Milliseconds()), nil
 }

@@ -65,14 +65,13 @@ func lookup(m frame.ExecMessage, searchPath string) (program, dir string, err er
 }
 
 func find(name, dir, searchPath string) (string, error) {
-	if path.IsAbs(name) {
+	if strings.Contains(name, "/") {
+		if !path.IsAbs(name) {
+			name = dir + "/" + name
+		}
 		return name, executable(name)
 	}
-	if strings.Contains(name, "/") {
-		return dir + "/" + name, executable(dir + "/" + name)
-	}
-	var denied error
-	var f *failure
+	var missing error = fault(frame.CodeNoCommand, "%s: not found in PATH", name)
 	for _, folder := range strings.Split(searchPath, ":") {
 		if !path.IsAbs(folder) {
 			folder = path.Join(dir, folder)
@@ -82,14 +81,11 @@ func find(name, dir, searchPath string) (string, error) {
 		if err == nil {
 			return full, nil
 		}
-		if errors.As(err, &f) && f.Code == frame.CodeNotExecutable && denied == nil {
-			denied = err
+		if f, ok := errors.AsType[*failure](err); ok && f.Code == frame.CodeNotExecutable {
+			missing = err
 		}
 	}
-	if denied != nil {
-		return "", denied
-	}
-	return "", fault(frame.CodeNoCommand, "%s: not found in PATH", name)
+	return "", missing
 }
 
 func executable(full string) error {

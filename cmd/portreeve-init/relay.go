@@ -10,12 +10,10 @@ import (
 	"portreeve.dev/nodes/guest/frame"
 )
 
-const relayDial = 3 * time.Second
-
 // relay joins the stream with a port on loopback, for programs that listen nowhere else. IPv4 first; some listen on ::1 only.
 func (st *stream) relay(m frame.RelayMessage) {
 	port := strconv.Itoa(int(m.Port))
-	dialer := net.Dialer{Timeout: relayDial}
+	dialer := net.Dialer{Timeout: 3 * time.Second}
 	conn, err := dialer.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		conn, err = dialer.Dial("tcp", "[::1]:"+port)

@@ -20,7 +20,6 @@ const (
 	lastBackoff  = time.Second
 	firstFrame   = 10 * time.Second // for the operation to arrive on a new stream
 	lingerTime   = 2 * time.Second  // for the host to take the last frame
-	lookAgain    = 2 * time.Second  // at a connection that says nothing
 )
 
 // server holds what all streams share.
@@ -76,13 +75,11 @@ func (s *server) follow(conn *net.UnixConn) {
 // nobody who waits at it.
 type waking struct{ *net.UnixConn }
 
-func (w waking) Read(p []byte) (int, error) {
-	for {
-		w.SetReadDeadline(time.Now().Add(lookAgain))
-		if n, err := w.UnixConn.Read(p); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
+func (w waking) Read(p []byte) (n int, err error) {
+	for err = os.ErrDeadlineExceeded; errors.Is(err, os.ErrDeadlineExceeded); n, err = w.UnixConn.Read(p) {
+		w.SetReadDeadline(time.Now().Add(2 * time.Second))
 	}
+	return n, err
 }
 
 // dial retries while the host's queue is full, which connect reports as EAGAIN at once.
@@ -162,8 +159,8 @@ func fault(code frame.Code, format string, args ...any) *failure {
 
 // fail ends the operation with an Error frame.
 func (st *stream) fail(err error) {
-	var f *failure
-	if !errors.As(err, &f) {
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
 		f = fault(frame.CodeInternal, "%v", err)
 	}
 	st.w.SendMessage(frame.Error, f.ErrorMessage)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,10 +23,6 @@ func (a *app) audit() *cobra.Command {
 				q.Set(name, value)
 			}
 		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, "/audit?"+q.Encode(), nil, &raw); err != nil {
-			return err
-		}
 		var page struct {
 			Events []struct {
 				Time     time.Time `json:"timestamp"`
@@ -37,7 +32,8 @@ func (a *app) audit() *cobra.Command {
 				Outcome  string    `json:"outcome"`
 			} `json:"events"`
 		}
-		if err := json.Unmarshal(raw, &page); err != nil {
+		raw, err := ask(c.Context(), api, http.MethodGet, "/audit?"+q.Encode(), nil, &page)
+		if err != nil {
 			return err
 		}
 		return a.print(raw, func() {

@@ -59,12 +59,9 @@ func (f decisionFlags) query() string {
 }
 
 func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionFlags) error {
-	var raw json.RawMessage
-	if err := api.Do(ctx, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &raw); err != nil {
-		return err
-	}
 	var page client.Decisions
-	if err := json.Unmarshal(raw, &page); err != nil {
+	raw, err := ask(ctx, api, http.MethodGet, "/settings/egress/audit"+f.query(), nil, &page)
+	if err != nil {
 		return err
 	}
 	return a.print(raw, func() {

@@ -36,17 +36,14 @@ func (a *app) policyList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, "/policies", nil, &raw); err != nil {
-			return err
-		}
 		var list struct {
 			Policies []struct {
 				Name    string `json:"name"`
 				Version int64  `json:"version"`
 			} `json:"policies"`
 		}
-		if err := json.Unmarshal(raw, &list); err != nil {
+		raw, err := ask(c.Context(), api, http.MethodGet, "/policies", nil, &list)
+		if err != nil {
 			return err
 		}
 		return a.print(raw, func() {

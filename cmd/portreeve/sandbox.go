@@ -84,12 +84,9 @@ func (a *app) sandboxCreate() *cobra.Command {
 }
 
 func createBox(ctx context.Context, api *client.Client, f createFlags) (json.RawMessage, box, error) {
-	var raw json.RawMessage
 	var made box
-	if err := api.Do(ctx, http.MethodPost, "/sandbox/create", f.body(), &raw); err != nil {
-		return nil, made, err
-	}
-	return raw, made, json.Unmarshal(raw, &made)
+	raw, err := ask(ctx, api, http.MethodPost, "/sandbox/create", f.body(), &made)
+	return raw, made, err
 }
 
 func (a *app) sandboxList() *cobra.Command {
@@ -98,14 +95,11 @@ func (a *app) sandboxList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, "/sandboxes", nil, &raw); err != nil {
-			return err
-		}
 		var list struct {
 			Sandboxes []box `json:"sandboxes"`
 		}
-		if err := json.Unmarshal(raw, &list); err != nil {
+		raw, err := ask(c.Context(), api, http.MethodGet, "/sandboxes", nil, &list)
+		if err != nil {
 			return err
 		}
 		return a.print(raw, func() {
@@ -124,12 +118,9 @@ func (a *app) sandboxInspect() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, "/sandbox/"+segment(args[0]), nil, &raw); err != nil {
-			return err
-		}
 		var b box
-		if err := json.Unmarshal(raw, &b); err != nil {
+		raw, err := ask(c.Context(), api, http.MethodGet, "/sandbox/"+segment(args[0]), nil, &b)
+		if err != nil {
 			return err
 		}
 		return a.print(raw, func() {

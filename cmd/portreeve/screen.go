@@ -26,6 +26,7 @@ portreeve %s   (development: sandboxes end with this run; state in %s)
            portreeve decisions                               # what was decided
            portreeve allow example.com --for 1h              # shows what it would have allowed, then applies
            portreeve shell                                   # a terminal in a sandbox
+           portreeve tunnel open 8000                        # gives a port of a sandbox a URL
            portreeve probe                                   # tries every way out
 
 Ctrl-C stops everything.

@@ -86,10 +86,6 @@ func (a *app) secretList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, "/secrets", nil, &raw); err != nil {
-			return err
-		}
 		var list struct {
 			Secrets []struct {
 				Name    string  `json:"name"`
@@ -97,7 +93,8 @@ func (a *app) secretList() *cobra.Command {
 				Grants  []grant `json:"grants"`
 			} `json:"secrets"`
 		}
-		if err := json.Unmarshal(raw, &list); err != nil {
+		raw, err := ask(c.Context(), api, http.MethodGet, "/secrets", nil, &list)
+		if err != nil {
 			return err
 		}
 		return a.print(raw, func() {

@@ -83,16 +83,13 @@ func parsePort(c *cobra.Command, s string) (uint16, error) {
 }
 
 func openTunnel(ctx context.Context, api *client.Client, sandbox string, port uint16, public bool, lasts time.Duration) (json.RawMessage, *tunnel, error) {
-	var raw json.RawMessage
 	body := map[string]any{"port": port, "expires_in": int64(lasts.Seconds())}
 	if public {
 		body["public"] = true
 	}
-	if err := api.Do(ctx, http.MethodPost, "/sandbox/"+segment(sandbox)+"/tunnels", body, &raw); err != nil {
-		return nil, nil, err
-	}
 	t := new(tunnel)
-	return raw, t, json.Unmarshal(raw, t)
+	raw, err := ask(ctx, api, http.MethodPost, "/sandbox/"+segment(sandbox)+"/tunnels", body, t)
+	return raw, t, err
 }
 
 // showTunnel says how to use a new tunnel, the URL for browsers first.

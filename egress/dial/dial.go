@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"time"
 
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/hostname"
@@ -36,13 +35,10 @@ func (t Target) String() string {
 	return t.Addr.String()
 }
 
-// A Result says what was done. Addr and Class belong to the connection returned, or to the last address tried.
+// A Result says what was done. Addr belongs to the connection returned, or to the last address tried.
 type Result struct {
-	Addr      netip.Addr
-	Class     policies.Class
-	Aliases   []string // of Host, in order
-	Resolving time.Duration
-	Tries     int // connection attempts
+	Addr  netip.Addr
+	Tries int // connection attempts
 }
 
 // A Dialer is safe for concurrent use.
@@ -81,7 +77,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, Result, error) {
 	if t.Org == "" || t.Port == 0 {
 		return nil, res, &Error{Kind: DialFailed, Host: t.String(), Err: errors.New("org and port are needed")}
 	}
-	addrs, err := d.addresses(ctx, t, &res)
+	addrs, err := d.addresses(ctx, t)
 	if err != nil {
 		return nil, res, err
 	}
@@ -94,7 +90,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, Result, error) {
 }
 
 // addresses are those to judge, looked up if the target is a name.
-func (d *Dialer) addresses(ctx context.Context, t Target, res *Result) ([]netip.Addr, error) {
+func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) {
 	if t.Host == "" {
 		return []netip.Addr{t.Addr}, nil
 	}
@@ -104,9 +100,7 @@ func (d *Dialer) addresses(ctx context.Context, t Target, res *Result) ([]netip.
 	if v := d.floor.Load().JudgeHost(t.Host); !v.Allowed() {
 		return nil, &Refused{Verdict: v, Name: t.Host}
 	}
-	start := time.Now()
 	a, err := d.client.lookup(ctx, t.Org, t.Host)
-	res.Resolving, res.Aliases = time.Since(start), a.aliases
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +173,7 @@ func (d *Dialer) first(ctx context.Context, t Target, addrs []netip.AddrPort, re
 	}
 	var last error
 	for i, a := range addrs {
-		res.Addr, res.Class = a.Addr(), policies.Classify(a.Addr())
+		res.Addr = a.Addr()
 		res.Tries++
 		try, stop := context.WithTimeout(ctx, share(ctx, len(addrs)-i))
 		c, err := connect(try, a, check)

@@ -3,7 +3,6 @@ package flows
 import (
 	"errors"
 	"net/netip"
-	"time"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/policies"
@@ -18,8 +17,6 @@ type Flow struct {
 	Opaque  bool             // its bytes pass unseen
 	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
 	Remote  netip.AddrPort   // the address dialled, once it is: floor and rules by address judge it again
-	Rule    string           // id of the rule that allowed it, if it is known
-	Started time.Time
 
 	// Kill ends the connection, for example by closing both sockets. It is called at most once, from another goroutine than the
 	// one that added the flow, and must not block for long; that goroutine then calls remove.

@@ -70,19 +70,9 @@ func found(b []byte) ([]string, error) {
 // canonical renders one expression: its name, then its attributes by number. Attributes that are all zero count as
 // absent, as both sides leave out defaults as they like.
 func canonical(b []byte) (string, error) {
-	attrs, err := netlink.UnmarshalAttributes(b)
+	name, data, err := nameAndData(b)
 	if err != nil {
 		return "", err
-	}
-	var name string
-	var data []byte
-	for _, a := range attrs {
-		switch a.Type & typeMask {
-		case unix.NFTA_EXPR_NAME:
-			name = strings.TrimRight(string(a.Data), "\x00")
-		case unix.NFTA_EXPR_DATA:
-			data = a.Data
-		}
 	}
 	inner, err := netlink.UnmarshalAttributes(data)
 	if err != nil {
@@ -112,6 +102,23 @@ func canonical(b []byte) (string, error) {
 	}
 	slices.Sort(parts)
 	return strings.Join(append([]string{name}, parts...), " "), nil
+}
+
+// nameAndData takes an expression apart.
+func nameAndData(b []byte) (name string, data []byte, err error) {
+	attrs, err := netlink.UnmarshalAttributes(b)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, a := range attrs {
+		switch a.Type & typeMask {
+		case unix.NFTA_EXPR_NAME:
+			name = strings.TrimRight(string(a.Data), "\x00")
+		case unix.NFTA_EXPR_DATA:
+			data = a.Data
+		}
+	}
+	return name, data, nil
 }
 
 // flat renders a data attribute, a plain value or a verdict with its chain, which is nested once more.

@@ -84,19 +84,9 @@ func counterOf(exprs []byte) (Tally, error) {
 		return Tally{}, err
 	}
 	for _, e := range list {
-		attrs, err := netlink.UnmarshalAttributes(e.Data)
+		name, data, err := nameAndData(e.Data)
 		if err != nil {
 			return Tally{}, err
-		}
-		var name string
-		var data []byte
-		for _, a := range attrs {
-			switch a.Type & typeMask {
-			case unix.NFTA_EXPR_NAME:
-				name = strings.TrimRight(string(a.Data), "\x00")
-			case unix.NFTA_EXPR_DATA:
-				data = a.Data
-			}
 		}
 		if name == "counter" {
 			return decodeCounter(data)

@@ -52,7 +52,7 @@
 // # Not here
 //
 // Verdicts: policies. Resolving, the floor, connecting: the Dialer. Caps and re-judging of live flows: the FlowTable. Which secret
-// goes where: the Injector. What is a credential: secrets. Explicit proxy requests: egress/explicit. Request bodies are not looked
+// goes where: the Injector. What is a credential: secrets. Explicit proxy requests: nothing serves them. Request bodies are not looked
 // into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
 // passed TLS tells, and a relay nothing. Early hints (103) are not
 // passed on. HTTP/2 to a client is offered whether or not the upstream speaks it. A header list that net/http itself finds too

@@ -202,7 +202,7 @@ func (x *exchange) answer(j judgement, f failed, decision string) {
 	closing := x.c.denied.Load() != nil && x.r.ProtoMajor == 1
 	writeProblem(x.w, closing, problem{
 		Title: titleOf(f), Status: f.status, Code: f.code, Decision: decision, Rule: v.Rule, Reason: v.Reason.String(),
-		Guidance: guidance(v), Version: v.Version, Requestable: v.Requestable, Destination: x.c.destination(),
+		Guidance: v.Guidance(), Version: v.Version, Requestable: v.Requestable, Destination: x.c.destination(),
 	})
 }
 

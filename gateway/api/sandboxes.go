@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"portreeve.dev/gateway/audit"
+	"portreeve.dev/gateway/internal/quantity"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
 	"portreeve.dev/policies"
@@ -144,13 +145,13 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 		o.Spec.Template = s.Template()
 	}
 	var ok bool
-	if o.Spec.MilliCPU, ok = parseCPUs(in.Body.CPUs); !ok {
+	if o.Spec.MilliCPU, ok = quantity.Millis(in.Body.CPUs); !ok {
 		return o, invalid("body.cpus", "must be a quantity like 2 or 500m")
 	}
 	if o.Spec.MilliCPU > s.Limits.MilliCPU {
 		return o, invalid("body.cpus", fmt.Sprintf("is over the limit of %dm", s.Limits.MilliCPU))
 	}
-	if o.Spec.MemoryBytes, ok = parseBytes(in.Body.Memory); !ok {
+	if o.Spec.MemoryBytes, ok = quantity.Bytes(in.Body.Memory); !ok {
 		return o, invalid("body.memory", "must be a quantity like 512Mi or 2Gi")
 	}
 	if o.Spec.MemoryBytes < 16<<20 || o.Spec.MemoryBytes > s.Limits.MemoryBytes {
@@ -160,7 +161,7 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 		return o, invalid("body.timeout_seconds", fmt.Sprintf("is over the limit of %d", int64(s.Limits.Lifetime.Seconds())))
 	}
 	if w := in.Body.Workspace; w != nil && w.Size != "" {
-		if o.Spec.WorkspaceSize, ok = parseBytes(w.Size); !ok {
+		if o.Spec.WorkspaceSize, ok = quantity.Bytes(w.Size); !ok {
 			return o, invalid("body.workspace.size", "must be a quantity like 512Mi or 2Gi")
 		}
 		if o.Spec.WorkspaceSize < 1<<20 || o.Spec.WorkspaceSize > s.Limits.Workspace {

@@ -112,6 +112,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	defer hurryBody(w, r)
 	defer s.recover(w, r)
 	switch {
 	case r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
@@ -123,6 +124,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveAPI(w, r)
 	default:
 		s.refuseTo(w, r, notFound("route"))
+	}
+}
+
+// bodyPatience is how long a client may take to send what nobody has read of its body.
+const bodyPatience = 2 * time.Second
+
+// hurryBody bounds what net/http does before it sends an answer: it reads what is left of the body, however long that takes.
+func hurryBody(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
 	}
 }
 

@@ -9,33 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 )
 
 // supervise runs spec in this process and returns the supervisor's end.
 func supervise(t *testing.T, spec Spec) (*link.Conn, <-chan error) {
 	t.Helper()
-	a, b := pair(t)
+	a, b := processtest.Pair(t)
 	ended := make(chan error, 1)
 	go func() { ended <- RunOn(t.Context(), b, spec) }()
 	conn := link.NewConn(a, nil, link.Limits{})
 	go conn.Run(t.Context())
 	return conn, ended
-}
-
-func pair(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fa, fb, err := link.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err = link.Socket(fa); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = link.Socket(fb); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
 }
 
 func idle() Spec {

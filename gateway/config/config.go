@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"portreeve.dev/gateway/internal/quantity"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/policies"
 )
@@ -164,9 +165,9 @@ func (c *Config) HardRanges() []netip.Prefix {
 
 // MemoryBytes is limits.sandbox_memory in bytes.
 func (c *Config) MemoryBytes() (int64, error) {
-	n, err := Bytes(c.Limits.SandboxMemory)
-	if err != nil {
-		return 0, fmt.Errorf("limits.sandbox_memory: %w", err)
+	n, ok := quantity.Bytes(c.Limits.SandboxMemory)
+	if !ok {
+		return 0, fmt.Errorf("limits.sandbox_memory: %q is not a quantity like 512Mi or 2Gi", c.Limits.SandboxMemory)
 	}
 	return n, nil
 }

@@ -2,11 +2,14 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
-	"sort"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"portreeve.dev/policies"
 )
 
 // knownKeys refuses a key that into has no field for. The decoder would refuse it too, but without the way out.
@@ -33,7 +36,7 @@ func check(n *yaml.Node, t reflect.Type, path string) error {
 			at := strings.TrimPrefix(path+"."+key, ".")
 			field, ok := fields[key]
 			if !ok {
-				return fmt.Errorf("line %d: unknown key %q; did you mean %q?", n.Content[i].Line, at, nearest(key, fields))
+				return fmt.Errorf("line %d: unknown key %q; %s", n.Content[i].Line, at, policies.Nearest(key, slices.Sorted(maps.Keys(fields))))
 			}
 			if err := check(n.Content[i+1], field, at); err != nil {
 				return err
@@ -50,40 +53,4 @@ func known(t reflect.Type) map[string]reflect.Type {
 		fields[name] = f.Type
 	}
 	return fields
-}
-
-// nearest returns the known key with the smallest edit distance, the first of equals.
-func nearest(key string, fields map[string]reflect.Type) string {
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	best, least := "", 1<<30
-	for _, name := range names {
-		if d := distance(key, name); d < least {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -4,7 +4,8 @@
 // their way. A Conn carries calls in both directions at once:
 //
 //	mux := link.NewMux()
-//	link.Handle(mux, "bind", func(ctx context.Context, in Binding, files []*os.File) (struct{}, []*os.File, error) { … })
+//	link.Handle(mux, "unbind", func(ctx context.Context, in Binding) (struct{}, error) { … })
+//	link.HandleFiles(mux, "bind", func(ctx context.Context, in Binding, files []*os.File) (struct{}, []*os.File, error) { … })
 //	conn := link.NewConn(socket, mux, link.Limits{})
 //	go conn.Run(ctx)
 //	err := conn.Call(ctx, "unbind", in, &out)

@@ -10,7 +10,6 @@ type NodeStart struct {
 	StateDir  string       `json:"state_dir"` // of the machine; the node's own is node/ below it
 	Instance  string       `json:"instance"`  // six hex digits, in every name of ours on the machine
 	EdgeUID   uint32       `json:"edge_uid"`  // whose packets the host's output wall judges
-	InwardUID uint32       `json:"inward_uid"`
 	Runsc     string       `json:"runsc"`
 	Init      string       `json:"init"`       // the portreeve-init program
 	Probe     string       `json:"probe"`      // the portreeve-probe program
@@ -69,7 +68,6 @@ type InwardStart struct {
 type ControlStart struct {
 	Dir          string         `json:"dir"` // the store
 	Key          string         `json:"key"` // of an earlier start in this run; secret; empty makes one
-	APIURL       string         `json:"api_url"`
 	Exempt       []Exemption    `json:"exempt"`
 	Hard         []netip.Prefix `json:"hard"` // ranges of ours, added to the hard floor
 	TunnelDomain string         `json:"tunnel_domain"`

@@ -107,7 +107,7 @@ func (i *edgeOfNet) equip(k role.TunnelKeys) error {
 	}
 	server, err := ingress.New(ingress.Config{
 		Domain: i.setup.TunnelDomain, CookieKeys: [][]byte{k.Cookie}, Issuer: authority,
-		Waker: waker{&i.node.Peer}, Dialer: sandboxDialer{&i.inward.Peer}, Log: i.log,
+		Waker: waker{&i.node.Peer}, Dialer: &sandboxDialer{inward: &i.inward.Peer}, Log: i.log,
 	})
 	if err != nil {
 		return err
@@ -153,10 +153,58 @@ func (w waker) Wake(ctx context.Context, sandbox string, from uint64) (uint64, e
 	return woken.Generation, err
 }
 
-// sandboxDialer asks inward for a socket.
-type sandboxDialer struct{ inward *link.Peer }
+// dialsEach is how many dials of one sandbox are under way at a time. A sandbox that lets them wait, by not accepting, would
+// else take all the calls that inward works on at once, and no other sandbox's would come through.
+const dialsEach = 32
 
-func (d sandboxDialer) Dial(ctx context.Context, rec *route.Record) (net.Conn, error) {
+// sandboxDialer asks inward for a socket.
+type sandboxDialer struct {
+	inward *link.Peer
+
+	mu     sync.Mutex
+	places map[string]*places // by sandbox, while somebody dials it
+}
+
+type places struct {
+	taken chan struct{}
+	users int // that hold a place or wait for one
+}
+
+// place waits until the sandbox may be dialled once more.
+func (d *sandboxDialer) place(ctx context.Context, sandbox string) (leave func(), err error) {
+	d.mu.Lock()
+	p := d.places[sandbox]
+	if p == nil {
+		if d.places == nil {
+			d.places = make(map[string]*places)
+		}
+		p = &places{taken: make(chan struct{}, dialsEach)}
+		d.places[sandbox] = p
+	}
+	p.users++
+	d.mu.Unlock()
+	gone := func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if p.users--; p.users == 0 {
+			delete(d.places, sandbox)
+		}
+	}
+	select {
+	case p.taken <- struct{}{}:
+		return func() { <-p.taken; gone() }, nil
+	case <-ctx.Done():
+		gone()
+		return nil, fmt.Errorf("dialing %q: others wait for it: %w", sandbox, ctx.Err())
+	}
+}
+
+func (d *sandboxDialer) Dial(ctx context.Context, rec *route.Record) (net.Conn, error) {
+	leave, err := d.place(ctx, rec.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	conn, err := d.inward.Wait(ctx)
 	if err != nil {
 		return nil, err

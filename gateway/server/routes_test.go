@@ -9,6 +9,7 @@ import (
 
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/ingress/route"
@@ -106,7 +107,7 @@ func TestChangesGoToBothFeeds(t *testing.T) {
 			}
 			return feed.Applied{Revision: 7}, nil
 		})
-		a, b := pair(t)
+		a, b := processtest.Pair(t)
 		server, caller := link.NewConn(a, mux, link.Limits{}), link.NewConn(b, nil, link.Limits{})
 		go server.Run(t.Context())
 		go caller.Run(t.Context())

@@ -3,18 +3,17 @@ package server
 import (
 	"context"
 	"log/slog"
-	"net"
 	"testing"
-	"time"
 
 	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/internal/store/storetest"
 	"portreeve.dev/gateway/link"
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 15 * time.Second
+const patience = processtest.Patience
 
 // newControl is a control with a store, but no listener.
 func newControl(t *testing.T) (*control, storetest.World) {
@@ -31,25 +30,10 @@ func newControl(t *testing.T) (*control, storetest.World) {
 	return c, w
 }
 
-func pair(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fa, fb, err := link.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err = link.Socket(fa); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = link.Socket(fb); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
-}
-
 // supervise lives a process's life in this one until the test ends, and returns the supervisor's end.
 func supervise(t *testing.T, spec child.Spec) *link.Conn {
 	t.Helper()
-	mine, theirs := pair(t)
+	mine, theirs := processtest.Pair(t)
 	conn := link.NewConn(mine, nil, link.Limits{})
 	go conn.Run(context.Background())
 	ended := make(chan error, 1)

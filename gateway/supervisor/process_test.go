@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/role"
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 15 * time.Second
+const patience = processtest.Patience
 
 // newProcess is one that the supervisor would run, with a broker of its own.
 func newProcess(t *testing.T, j job) *process {
@@ -118,22 +119,7 @@ func TestListenerOfADeadProcessRefuses(t *testing.T) {
 			t.Fatalf("connecting while it is dead: %v, want a refusal", err)
 		}
 		<-again
-		await(t, "a new one", func() bool { now := p.current(); return now != 0 && now != pid })
-	}
-}
-
-// await asks again and again, without a pause that is too long or too short for anybody.
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s did not come", what)
-		}
+		processtest.Await(t, "a new one", func() bool { now := p.current(); return now != 0 && now != pid })
 	}
 }
 
@@ -191,15 +177,15 @@ func TestSiblingsAreIntroducedEachTimeOneIsNew(t *testing.T) {
 	met := func(p *process, peer string, pid int) func() bool {
 		return func() bool { return p.hasLogged(t, "met", peer, pid) }
 	}
-	await(t, "edge at control", met(control, Edge, edge.current()))
-	await(t, "control at edge", met(edge, Control, control.current()))
-	await(t, "ingress at control", met(control, Ingress, ingress.current()))
+	processtest.Await(t, "edge at control", met(control, Edge, edge.current()))
+	processtest.Await(t, "control at edge", met(edge, Control, control.current()))
+	processtest.Await(t, "ingress at control", met(control, Ingress, ingress.current()))
 	old := edge.current()
 	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a new edge", func() bool { now := edge.current(); return now != 0 && now != old })
-	await(t, "the new edge at control", met(control, Edge, edge.current()))
+	processtest.Await(t, "a new edge", func() bool { now := edge.current(); return now != 0 && now != old })
+	processtest.Await(t, "the new edge at control", met(control, Edge, edge.current()))
 	if ingress.hasLogged(t, "met", Edge, old) || ingress.hasLogged(t, "met", Edge, edge.current()) || edge.hasLogged(t, "met", Ingress, ingress.current()) {
 		t.Error("edge and ingress met: they have nothing to tell each other")
 	}

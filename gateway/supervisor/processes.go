@@ -47,7 +47,7 @@ func (s *Supervisor) processes() []*process {
 
 func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
 	return role.NodeStart{
-		StateDir: s.config.StateDir, Instance: s.instance, EdgeUID: EdgeUID, InwardUID: InwardUID,
+		StateDir: s.config.StateDir, Instance: s.instance, EdgeUID: EdgeUID,
 		Runsc: s.program("runsc"), Init: s.program("portreeve-init"), Probe: s.program("portreeve-probe"), TinyImage: s.program(TinyImage),
 		Addresses: netip.MustParsePrefix(s.config.Settings.Nodes.AddressRange),
 		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
@@ -143,7 +143,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return role.ControlStart{
-		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey, APIURL: "http://" + s.config.HTTP + "/api/v1",
+		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
 		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},

@@ -111,6 +111,7 @@ func (f *Front) guard(_ context.Context, nc net.Conn) { f.inbox.put(newGuard(nc,
 // serve is the server's handler.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	defer f.recover()
+	defer hurryBody(w, r)
 	p, _ := r.Context().Value(peerKey{}).(*peer)
 	in, problem := f.admit(w, r, p)
 	if problem != nil {
@@ -129,6 +130,16 @@ func (f *Front) recover() {
 	default:
 		f.cfg.Log.Error("a request made us panic", "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// bodyPatience is how long a client may take to send what nobody has read of its body.
+const bodyPatience = 2 * time.Second
+
+// hurryBody bounds what the server does before it sends an answer: it reads what is left of the body, however long that takes.
+func hurryBody(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"time"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
@@ -56,7 +55,7 @@ func (d dialer) Dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr,
 type flowTable struct{ *flows.Table }
 
 func (t flowTable) Add(f proxy.Flow) (func(), error) {
-	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Started: time.Now(), Kill: f.Kill,
+	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
 		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local})
 }
 

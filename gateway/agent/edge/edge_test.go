@@ -13,6 +13,7 @@ import (
 
 	"portreeve.dev/egress/proxy"
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/policies"
 )
@@ -76,7 +77,7 @@ func TestSocketsThatAreNoneEndTheProcess(t *testing.T) {
 	if err := node.Call(t.Context(), role.EdgeSockets, struct{}{}, nil, s.files[0], s.files[2], s.files[2]); err == nil {
 		t.Fatal("a TCP socket was taken for one of UDP")
 	}
-	await(t, "the end of the process", func() bool { return w.supervisor.Notify("x", struct{}{}) != nil })
+	processtest.Await(t, "the end of the process", func() bool { return w.supervisor.Notify("x", struct{}{}) != nil })
 }
 
 func TestStalePolicyEndsFlows(t *testing.T) {

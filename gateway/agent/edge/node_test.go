@@ -13,6 +13,7 @@ import (
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/proxy"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/policies"
@@ -56,7 +57,7 @@ func serving(t *testing.T) (*world, *set) {
 func TestNameGoesToTheNodeFirst(t *testing.T) {
 	w, s := serving(t)
 	node := meet(t, w.supervisor, "node")
-	await(t, "the link", func() bool { return w.node.Now() != nil })
+	processtest.Await(t, "the link", func() bool { return w.node.Now() != nil })
 	first := addressIn(t, lookup(t, s.tcp, boxA, "good.test"))
 	// The sandbox has its answer. Whatever becomes of the edge now, the name lies in the node's socket.
 	if said := waiting(t, node); !strings.Contains(said, `"host":"good.test"`) || !strings.Contains(said, first.String()) {
@@ -84,7 +85,7 @@ func TestNameGoesToTheNodeFirst(t *testing.T) {
 
 	// With nobody to remember it, a name gets no address; one that was remembered keeps its own.
 	conn.Close()
-	await(t, "the end of the link", func() bool { return w.node.Now() == nil })
+	processtest.Await(t, "the end of the link", func() bool { return w.node.Now() == nil })
 	if r := lookup(t, s.tcp, boxA, "fine.test"); r.Rcode != dns.RcodeServerFailure {
 		t.Errorf("a new name while the node is away: %v", r)
 	}
@@ -92,7 +93,7 @@ func TestNameGoesToTheNodeFirst(t *testing.T) {
 		t.Errorf("a known name while the node is away is at %v, it was at %v", known, first)
 	}
 	talk(t, w.supervisor, "node", mux)
-	await(t, "the new link", func() bool { return w.node.Now() != nil })
+	processtest.Await(t, "the new link", func() bool { return w.node.Now() != nil })
 	if addr := addressIn(t, lookup(t, s.tcp, boxA, "fine.test")); addr == first {
 		t.Errorf("two names at %v", addr)
 	}
@@ -154,7 +155,7 @@ func TestRestartedEdgeHasTheNamesOfTheNode(t *testing.T) {
 func TestSandboxWhoseNamesContradictIsCutOff(t *testing.T) {
 	w, s := serving(t)
 	node := talk(t, w.supervisor, "node", nil)
-	await(t, "the link", func() bool { return w.node.Now() != nil })
+	processtest.Await(t, "the link", func() bool { return w.node.Now() != nil })
 	addr := addressIn(t, lookup(t, s.tcp, boxA, "good.test"))
 	other := egress.Binding{Sandbox: "sbx_b", Org: org, Incarnation: 1, Generation: 1, Addr: netip.MustParseAddr("127.0.1.3")}
 	killed := make(chan policies.Reason, 1)
@@ -184,13 +185,13 @@ func TestTableThatContradictsEndsTheProcess(t *testing.T) {
 	if err := node.Call(t.Context(), role.EdgeSync, role.Sync{Bindings: twice}, nil); err == nil {
 		t.Fatal("one address came to be two sandboxes'")
 	}
-	await(t, "the end of the process", func() bool { return w.supervisor.Notify("x", struct{}{}) != nil })
+	processtest.Await(t, "the end of the process", func() bool { return w.supervisor.Notify("x", struct{}{}) != nil })
 }
 
 func TestUnboundSandboxIsForgotten(t *testing.T) {
 	w, s := serving(t)
 	node := talk(t, w.supervisor, "node", nil)
-	await(t, "the link", func() bool { return w.node.Now() != nil })
+	processtest.Await(t, "the link", func() bool { return w.node.Now() != nil })
 	lookup(t, s.tcp, boxA, "good.test")
 	if err := node.Call(t.Context(), role.EdgeUnbind, role.Unbind{Sandbox: "sbx_b", Addr: boxA.Addr}, nil); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"portreeve.dev/gateway/agent/spawn"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes/netns"
@@ -327,7 +328,7 @@ func TestRecordOutlivesAKill(t *testing.T) {
 			return d.Layer == "http" && d.Path == path && d.Verdict == verdict && !d.Closed
 		}
 	}
-	await(t, "the record of the first page", func() bool { return shop.has(page("/first", "allow")) > 0 })
+	processtest.Await(t, "the record of the first page", func() bool { return shop.has(page("/first", "allow")) > 0 })
 	if n := shop.has(func(d decisions.Decision) bool { return d.Layer == "dns" && d.Host == "good.test" }); n != 1 {
 		t.Errorf("the name was recorded %d times", n)
 	}
@@ -337,7 +338,7 @@ func TestRecordOutlivesAKill(t *testing.T) {
 	if code, body := w.get(t, "198.18.0.16:8080", "good.test", "/second"); code != 200 {
 		t.Fatalf("an allowed page, after the kill: %d %s\n%s", code, body, second.said())
 	}
-	await(t, "the record of the second page", func() bool { return shop.has(page("/second", "allow")) > 0 })
+	processtest.Await(t, "the record of the second page", func() bool { return shop.has(page("/second", "allow")) > 0 })
 	if n := shop.has(page("/first", "allow")); n != 1 {
 		t.Errorf("the first page was shipped %d times", n)
 	}

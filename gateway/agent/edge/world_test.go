@@ -18,12 +18,13 @@ import (
 	"portreeve.dev/egress"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 15 * time.Second
+const patience = processtest.Patience
 
 const (
 	org = "org_a"
@@ -76,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.clock.Store(int64(time.Hour))
 	w.holder.SetClockForTest(func() time.Duration { return time.Duration(w.clock.Load()) })
-	mine, theirs := sockets2(t)
+	mine, theirs := processtest.Pair(t)
 	w.supervisor = link.NewConn(mine, nil, link.Limits{})
 	go w.supervisor.Run(context.Background())
 	ended := make(chan error, 1)
@@ -94,22 +95,6 @@ func newWorld(t *testing.T) *world {
 		w.spool.Close()
 	})
 	return w
-}
-
-// sockets2 are the ends of a new pair.
-func sockets2(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fa, fb, err := link.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err = link.Socket(fa); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = link.Socket(fb); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
 }
 
 // meet introduces the edge to a sibling and returns the sibling's raw end.
@@ -232,19 +217,4 @@ func addressIn(t *testing.T, r *dns.Msg) netip.Addr {
 	}
 	a, _ := netip.AddrFromSlice(r.Answer[0].(*dns.A).A.To4())
 	return a
-}
-
-// await asks again and again.
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s did not come", what)
-		}
-	}
 }

@@ -48,7 +48,9 @@ func Run(ctx context.Context) error {
 
 // siblings are those that the process talks to, with what each may ask.
 func (i *Inward) siblings() map[string]*child.Sibling {
-	node, ingress := &child.Sibling{Mux: link.NewMux()}, &child.Sibling{Mux: link.NewMux()}
+	node := &child.Sibling{Mux: link.NewMux()}
+	// A call of ingress's is a dial, which a sandbox can let wait: so many that some sandboxes at their own bound don't take them all.
+	ingress := &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Calls: 4096}}
 	i.registerNode(node.Mux)
 	i.registerControl(i.control.Mux)
 	i.registerIngress(ingress.Mux)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes/guest"
@@ -148,7 +149,7 @@ func TestRestartedNodeKeepsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	startInit(t, "anew", path)
-	await(t, "the new connection", func() bool { said, err := w.exec(t, bound(1).Sandbox); return err == nil && said == "anew" })
+	processtest.Await(t, "the new connection", func() bool { said, err := w.exec(t, bound(1).Sandbox); return err == nil && said == "anew" })
 	ended := make(chan struct{})
 	go func() { running.Wait(); close(ended) }()
 	select {
@@ -194,7 +195,7 @@ func TestHostileInitIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	await(t, "the end of its session", func() bool {
+	processtest.Await(t, "the end of its session", func() bool {
 		c, err := net.Dial("unix", path)
 		if err != nil {
 			return true // nobody listens any more
@@ -212,21 +213,6 @@ func TestHostileInitIsTold(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Error("control was told nothing")
-	}
-}
-
-// await asks again and again.
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s did not come", what)
-		}
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes/guest"
@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 15 * time.Second
+const patience = processtest.Patience
 
 // bound is a sandbox that has a loopback address.
 func bound(n byte) egress.Binding {
@@ -40,7 +40,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Inward: newInward(slog.New(slog.DiscardHandler)), hostile: make(chan role.Event, 8)}
-	mine, theirs := pair(t)
+	mine, theirs := processtest.Pair(t)
 	supervisor := link.NewConn(mine, nil, link.Limits{})
 	go supervisor.Run(context.Background())
 	ended := make(chan error, 1)
@@ -54,21 +54,6 @@ func newWorld(t *testing.T) *world {
 	link.Handle(mux, role.InwardHostile, func(_ context.Context, e role.Event) (struct{}, error) { w.hostile <- e; return struct{}{}, nil })
 	w.node, w.control, w.ingress = meet(t, supervisor, "node", nil), meet(t, supervisor, "control", mux), meet(t, supervisor, "ingress", nil)
 	return w
-}
-
-func pair(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fa, fb, err := link.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err = link.Socket(fa); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = link.Socket(fb); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
 }
 
 // meet introduces the process to a sibling, and returns the sibling's end.
