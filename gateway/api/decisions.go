@@ -26,7 +26,6 @@ type decisionListIn struct {
 }
 
 type decisionListOut struct {
-	Link string `header:"Link"`
 	Body struct {
 		Decisions  []decisions.Decision `json:"decisions" nullable:"false"`
 		NextCursor *string              `json:"next_cursor" doc:"null: there are no more."`

@@ -181,10 +181,16 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 	return o, s.mayGive(ctx, c, in.Body.Policy)
 }
 
+// maxOwnList is how long the list of one sandbox may be: each goes to the edges with every change.
+const maxOwnList = 128 << 10
+
 // ownList brings the list of one sandbox into its normal form.
 func (s *Server) ownList(sent json.RawMessage) (json.RawMessage, error) {
 	if len(sent) == 0 {
 		return nil, nil
+	}
+	if len(sent) > maxOwnList {
+		return nil, invalid("body.egress", fmt.Sprintf("is over %d bytes; long lists belong into a named policy", maxOwnList))
 	}
 	document, err := policies.ParseAt(sent, s.Now())
 	if err != nil {

@@ -64,6 +64,8 @@ func (p *Publisher) serve(ctx context.Context, conn *link.Conn) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-conn.Ended(): // the next link gets the state at once, not at the next heartbeat
+			return link.ErrClosed
 		case <-p.kick:
 			revision, err = p.push(ctx, conn)
 		case <-beat.C:
@@ -94,7 +96,7 @@ func (p *Publisher) push(ctx context.Context, conn *link.Conn) (uint64, error) {
 
 // pause keeps a broken feed from spinning.
 func (p *Publisher) pause(ctx context.Context) {
-	t := time.NewTimer(200 * time.Millisecond)
+	t := time.NewTimer(50 * time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

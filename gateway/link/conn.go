@@ -37,6 +37,7 @@ type Conn struct {
 
 	calls chan struct{}
 	done  sync.WaitGroup
+	ended chan struct{} // closed when the peer is gone
 }
 
 // NewConn returns a Conn over socket, which it owns from then on. mux answers the peer's calls and may be nil.
@@ -51,7 +52,7 @@ func NewConn(socket *net.UnixConn, mux *Mux, limits Limits) *Conn {
 		mux = NewMux()
 	}
 	return &Conn{socket: socket, mux: mux, limits: limits,
-		waiting: make(map[uint64]chan *message), calls: make(chan struct{}, limits.Calls)}
+		waiting: make(map[uint64]chan *message), calls: make(chan struct{}, limits.Calls), ended: make(chan struct{})}
 }
 
 // Run reads until the peer is gone or ctx ends, and returns why; io.EOF is a peer that closed. It waits for the
@@ -64,6 +65,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	cancel()
 	c.socket.Close()
 	c.fail()
+	close(c.ended)
 	c.done.Wait()
 	return err
 }
@@ -239,6 +241,9 @@ func (c *Conn) Notify(method string, in any, files ...*os.File) error {
 	}
 	return nil
 }
+
+// Ended is closed when the peer is gone: Run has stopped reading, and every call fails.
+func (c *Conn) Ended() <-chan struct{} { return c.ended }
 
 // Close ends the connection; Run returns.
 func (c *Conn) Close() error { return c.socket.Close() }

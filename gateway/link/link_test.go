@@ -177,6 +177,7 @@ func TestWaitingCallsFailWhenThePeerGoes(t *testing.T) {
 	if err := <-failed; !errors.Is(err, ErrClosed) {
 		t.Fatalf("got %v, want ErrClosed", err)
 	}
+	<-l.Ended()
 	if err := l.Call(t.Context(), "hang", text{}, nil); !errors.Is(err, ErrClosed) {
 		t.Fatalf("a later call: got %v, want ErrClosed", err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"slices"
 
@@ -39,13 +40,42 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 		if org.Secrets, err = c.openSecrets(o.Secrets); err != nil {
 			return nil, 0, err
 		}
-		s.Orgs = append(s.Orgs, org)
+		var boxes []feed.Sandbox
 		for _, b := range o.Sandboxes {
-			s.Sandboxes = append(s.Sandboxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own})
+			boxes = append(boxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own})
 		}
+		if org, boxes, err = c.within(org, boxes); err != nil {
+			return nil, 0, err
+		}
+		s.Orgs, s.Sandboxes = append(s.Orgs, org), append(s.Sandboxes, boxes...)
 	}
 	s.Exempt, err = c.exemptions(ctx)
 	return s, s.Revision, err
+}
+
+// orgMost is how much of the state one org may be, in bytes.
+const orgMost = 16 << 20
+
+// within passes an org on if it keeps to its share of the state. Of one that doesn't nothing goes but that all is denied: the
+// whole state would else be too large for a link, and every org without a policy.
+func (c *control) within(org feed.Org, boxes []feed.Sandbox) (feed.Org, []feed.Sandbox, error) {
+	size := 0
+	for _, part := range []any{org, boxes} {
+		raw, err := json.Marshal(part)
+		if err != nil {
+			return org, nil, err
+		}
+		size += len(raw)
+	}
+	if size <= orgMost {
+		return org, boxes, nil
+	}
+	c.log.Error("an org is more than the edges take; all is denied to it", "org", org.ID, "bytes", size, "most", orgMost)
+	denied := make([]feed.Sandbox, len(boxes))
+	for i, b := range boxes {
+		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org}
+	}
+	return feed.Org{ID: org.ID}, denied, nil
 }
 
 // openSecrets opens what has a grant: nothing else leaves this process.

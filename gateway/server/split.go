@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -26,6 +27,9 @@ type splitter struct {
 	secure, plain *half
 	slots         chan struct{} // one taken per undecided connection
 	patience      time.Duration // firstByte
+
+	mu    sync.Mutex
+	quiet list.List // of net.Conn: those that have said nothing yet, the oldest first
 }
 
 // newSplitter splits l, which is its own from then on, until ctx ends.
@@ -50,9 +54,15 @@ func (s *splitter) run() {
 		if err != nil {
 			return
 		}
+		if len(s.slots) == cap(s.slots) {
+			s.endOldest()
+		}
 		select {
 		case s.slots <- struct{}{}:
-			deciding.Go(func() { s.decide(c) })
+			s.mu.Lock()
+			place := s.quiet.PushBack(c)
+			s.mu.Unlock()
+			deciding.Go(func() { s.decide(c, place) })
 		case <-s.ctx.Done():
 			c.Close()
 			return
@@ -78,13 +88,26 @@ func (s *splitter) pause() {
 	}
 }
 
+// endOldest makes room at the cost of the connection that has been silent for longest: an honest one says something at once, and
+// whoever opens many that don't must not keep it out.
+func (s *splitter) endOldest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if oldest := s.quiet.Front(); oldest != nil {
+		s.quiet.Remove(oldest).(net.Conn).Close()
+	}
+}
+
 // decide reads the first byte and hands the connection on.
-func (s *splitter) decide(c net.Conn) {
+func (s *splitter) decide(c net.Conn, place *list.Element) {
 	defer func() { <-s.slots }()
 	first := make([]byte, 1)
 	stop := context.AfterFunc(s.ctx, func() { c.Close() })
 	c.SetReadDeadline(time.Now().Add(s.patience))
 	_, err := c.Read(first)
+	s.mu.Lock()
+	s.quiet.Remove(place)
+	s.mu.Unlock()
 	if !stop() || err != nil {
 		c.Close()
 		return

@@ -146,6 +146,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		s.serving = true
 		s.mu.Unlock()
 		s.report()
+		running.Go(func() { s.tellBase(ctx) })
 	}
 	<-ctx.Done()
 	s.mu.Lock()

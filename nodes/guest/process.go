@@ -37,8 +37,6 @@ type Exit struct {
 
 // Process is a started process.
 type Process struct {
-	PID int // as the sandbox numbers it
-
 	call   *call
 	cancel context.CancelFunc
 	send   sync.Mutex // orders fromHost and the frame it allowed
@@ -62,16 +60,15 @@ func (c *Client) Exec(ctx context.Context, e Exec) (*Process, error) {
 		return nil, err
 	}
 	_, payload, err := k.next() // Started, or an error
-	var started frame.StartedMessage
 	if err == nil {
-		started, err = frame.Decode[frame.StartedMessage](payload)
+		_, err = frame.Decode[frame.StartedMessage](payload)
 	}
 	if err != nil {
 		cancel()
 		k.close()
 		return nil, err
 	}
-	p := &Process{PID: started.PID, call: k, cancel: cancel, done: make(chan struct{}), sinks: map[frame.Type]io.Writer{frame.Stdout: e.Stdout, frame.Stderr: e.Stderr}}
+	p := &Process{call: k, cancel: cancel, done: make(chan struct{}), sinks: map[frame.Type]io.Writer{frame.Stdout: e.Stdout, frame.Stderr: e.Stderr}}
 	p.input = &stdin{process: p, credit: make(chan struct{}, 1), room: frame.StdinWindow}
 	go p.follow()
 	return p, nil

@@ -254,6 +254,12 @@ func TestStates(t *testing.T) {
 	if _, err := s.Resolve("slow"); !errors.Is(err, ErrBuilding) || !strings.Contains(err.Error(), "halfway") {
 		t.Errorf("building: %v", err)
 	}
+	if st, err := Look(s.c.Dir, "slow"); err != nil || st.State != "building" {
+		t.Errorf("looked at from outside: %+v, %v", st, err)
+	}
+	if _, err := Look(s.c.Dir, "none"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("looked for from outside: %v", err)
+	}
 	if err := os.Mkdir(filepath.Join(s.c.Dir, partial+"1"), 0o755); err != nil {
 		t.Fatal(err)
 	}

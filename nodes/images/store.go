@@ -170,6 +170,12 @@ func (s *Store) List() ([]Status, error) {
 	return all, nil
 }
 
+// Look returns how a name stands in the store at dir, which another process may have open.
+func Look(dir, name string) (Status, error) {
+	s := &Store{c: Config{Dir: dir}}
+	return s.load(name)
+}
+
 // Import unpacks a tar stream and gives it a name. The name changes only when all is in place.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader) (Image, error) {
 	if !validName.MatchString(name) {

@@ -51,9 +51,6 @@ func NewAddresses(c AddressesConfig) (*Addresses, error) {
 	}, nil
 }
 
-// Prefix is the range of all pairs, for the firewall and the floor.
-func (a *Addresses) Prefix() netip.Prefix { return a.prefix }
-
 // Reserve returns the sandbox half of a free pair, or ErrNoAddress.
 func (a *Addresses) Reserve() (netip.Addr, error) {
 	a.mu.Lock()

@@ -15,6 +15,10 @@ const Ceiling = ""
 // AnyVersion as an expected version stands for whatever is stored: the last write wins.
 const AnyVersion int64 = -1
 
+// PolicyBytes is how much the documents of an org may be in all, without those that were replaced or deleted: they all go to
+// each edge with every change.
+const PolicyBytes = 8 << 20
+
 // A Policy is one version of a document. A ceiling that was never written is version 0 with an empty document.
 type Policy struct {
 	ID        string
@@ -27,7 +31,8 @@ type Policy struct {
 }
 
 // PutPolicy stores the next version of a document. expected is the version that the caller saw (0: none), or AnyVersion;
-// ErrVersion if another is stored. Versions go on counting after a deletion, so that a number never means two documents.
+// ErrVersion if another is stored, ErrLimit if the org has more than PolicyBytes with it. Versions go on counting after a deletion,
+// so that a number never means two documents.
 func (tx *Tx) PutPolicy(ctx context.Context, name string, document json.RawMessage, expected int64) (Policy, error) {
 	p := Policy{ID: NewID("pol"), Org: tx.Org(), Name: name, Document: document, CreatedBy: tx.by.Principal.ID, CreatedAt: tx.now}
 	var last, deleted int64
@@ -59,7 +64,16 @@ func (tx *Tx) PutPolicy(ctx context.Context, name string, document json.RawMessa
 	}
 	_, err = tx.q.ExecContext(ctx, `INSERT INTO policy_versions (org_id, name, version, document, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 		tx.Org(), name, p.Version, string(document), p.CreatedBy, micros(p.CreatedAt))
-	return p, wrap(err, "storing policy %q version %d", name, p.Version)
+	if err != nil {
+		return p, wrap(err, "storing policy %q version %d", name, p.Version)
+	}
+	var all int64
+	err = tx.q.QueryRowContext(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(v.document)), 0) FROM policies p
+		JOIN policy_versions v ON v.org_id = p.org_id AND v.name = p.name AND v.version = p.version WHERE p.org_id = $1 AND p.deleted = 0`, tx.Org()).Scan(&all)
+	if err == nil && all > PolicyBytes {
+		err = ErrLimit
+	}
+	return p, wrap(err, "storing policy %q: the org's policies are %d bytes", name, all)
 }
 
 // DeletePolicy takes a named policy away; its versions stay readable by number. ErrConflict while a live sandbox has it.

@@ -33,6 +33,7 @@ func Run(t *testing.T, open Open, only ...string) {
 		"DecisionsAreListedByCursor":   decisionsAreListedByCursor,
 		"DecisionsAreFollowed":         decisionsAreFollowed,
 		"PolicyVersionsAreKept":        policyVersionsAreKept,
+		"PoliciesAreBounded":           policiesAreBounded,
 		"UsedPolicyIsNotDeleted":       usedPolicyIsNotDeleted,
 		"KeysAreKept":                  keysAreKept,
 		"SandboxesAreKept":             sandboxesAreKept,
