@@ -108,7 +108,7 @@ func (s *Server) check(ctx context.Context, c *caller, in *checkIn) (*checkOut, 
 // drafted puts a draft in the place of the layer that it would replace.
 func (s *Server) drafted(l layers, policy string, document json.RawMessage) (layers, error) {
 	text, _ := takeVersion(document)
-	d, err := policies.ParseAt(text, s.Now())
+	d, err := parseDocument(text, s.Now())
 	if err != nil {
 		p := refuseDocument(err, document)
 		for i := range p.Errors {

@@ -16,7 +16,6 @@ import (
 
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
-	"portreeve.dev/policies"
 	"portreeve.dev/sso"
 )
 
@@ -131,7 +130,7 @@ func (s *Server) putPolicy(ctx context.Context, c *caller, in *namedIn) (*docume
 
 func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *DocumentIn) (*documentOut, error) {
 	text, inside := takeVersion(in.RawBody)
-	document, err := policies.ParseAt(text, s.Now())
+	document, err := parseDocument(text, s.Now())
 	if err != nil {
 		return nil, refuseDocument(err, in.RawBody)
 	}

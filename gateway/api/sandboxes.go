@@ -15,7 +15,6 @@ import (
 	"portreeve.dev/gateway/internal/quantity"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
-	"portreeve.dev/policies"
 	"portreeve.dev/sso"
 )
 
@@ -192,7 +191,7 @@ func (s *Server) ownList(sent json.RawMessage) (json.RawMessage, error) {
 	if len(sent) > maxOwnList {
 		return nil, invalid("body.egress", fmt.Sprintf("is over %d bytes; long lists belong into a named policy", maxOwnList))
 	}
-	document, err := policies.ParseAt(sent, s.Now())
+	document, err := parseDocument(sent, s.Now())
 	if err != nil {
 		p := refuseDocument(err, sent)
 		for i := range p.Errors {

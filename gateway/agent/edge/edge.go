@@ -75,7 +75,8 @@ func Run(ctx context.Context) error {
 func newEdge(log *slog.Logger) *Edge {
 	e := &Edge{log: log, bindings: egress.NewBindings(), flushes: newFlushes(), fail: func() {}}
 	e.parts, e.end = context.WithCancel(context.Background())
-	e.node = &child.Sibling{Mux: link.NewMux()}
+	// All names of all sandboxes come in one frame.
+	e.node = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 256 << 20}}
 	// The state of all orgs comes in one frame, of which each org has its share.
 	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship, Limits: link.Limits{Frame: 256 << 20}}
 	return e

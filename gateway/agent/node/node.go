@@ -54,7 +54,8 @@ func (a *Agent) siblings() map[string]*child.Sibling {
 
 func newAgent(log *slog.Logger) *Agent {
 	a := &Agent{log: log, events: make(chan role.Event, 1024)}
-	a.edge = &child.Sibling{Mux: link.NewMux(), Up: a.meetEdge, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
+	// An edge that outlives a node answers with all names that its sandboxes have, under a mebibyte each. It calls nothing itself.
+	a.edge = &child.Sibling{Mux: link.NewMux(), Up: a.meetEdge, Limits: link.Limits{Frame: 64 << 20, Calls: 1}}
 	a.inward = &child.Sibling{Mux: link.NewMux(), Up: a.meetInward, Limits: link.Limits{Frame: 1 << 20, Calls: 16}}
 	a.control = &child.Sibling{Mux: link.NewMux(), Up: a.tellEvents, Limits: link.Limits{Frame: 1 << 20}}
 	a.ingress = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 1 << 16}}

@@ -200,7 +200,7 @@ func (c *Client) Sandbox(more ...map[string]any) string {
 func (a *Answer) Want(status int) *Answer {
 	a.w.T.Helper()
 	if a.Status != status {
-		a.w.T.Fatalf("%s: status %d, want %d: %s", a.what, a.Status, status, a.Body)
+		a.w.T.Fatalf("%s: status %d, want %d: %s", a.what, a.Status, status, a.shown())
 	}
 	return a
 }
@@ -210,11 +210,11 @@ func (a *Answer) Refused(status int, code string, location ...string) *Answer {
 	a.w.T.Helper()
 	var p api.Problem
 	if err := json.Unmarshal(a.Body, &p); err != nil || a.Header.Get("Content-Type") != "application/problem+json" {
-		a.w.T.Errorf("%s: not a problem answer: %d %s: %s", a.what, a.Status, a.Header.Get("Content-Type"), a.Body)
+		a.w.T.Errorf("%s: not a problem answer: %d %s: %s", a.what, a.Status, a.Header.Get("Content-Type"), a.shown())
 		return a
 	}
 	if a.Status != status || p.Status != status || p.Code != code {
-		a.w.T.Errorf("%s: %d %s, want %d %s: %s", a.what, a.Status, p.Code, status, code, a.Body)
+		a.w.T.Errorf("%s: %d %s, want %d %s: %s", a.what, a.Status, p.Code, status, code, a.shown())
 	}
 	if p.RequestID == "" || p.RequestID != a.Header.Get("X-Request-Id") {
 		a.w.T.Errorf("%s: request id %q in the body, %q in the header", a.what, p.RequestID, a.Header.Get("X-Request-Id"))
@@ -225,17 +225,20 @@ func (a *Answer) Refused(status int, code string, location ...string) *Answer {
 			found = found || e.Location == want
 		}
 		if !found {
-			a.w.T.Errorf("%s: the problem does not name %s: %s", a.what, want, a.Body)
+			a.w.T.Errorf("%s: the problem does not name %s: %s", a.what, want, a.shown())
 		}
 	}
 	return a
 }
 
+// shown is as much of the body as helps the reader of a failure.
+func (a *Answer) shown() []byte { return a.Body[:min(len(a.Body), 2000)] }
+
 // JSON decodes the body.
 func (a *Answer) JSON(v any) *Answer {
 	a.w.T.Helper()
 	if err := json.Unmarshal(a.Body, v); err != nil {
-		a.w.T.Fatalf("%s: %v: %s", a.what, err, a.Body)
+		a.w.T.Fatalf("%s: %v: %s", a.what, err, a.shown())
 	}
 	return a
 }
