@@ -83,6 +83,10 @@ func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(s.names(), 0o755); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}
+	// An image has directories of its own users and some that are everybody's. To those, the machine's users must have no way.
+	if err := os.Chmod(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("image store: %w", err)
+	}
 	old, err := filepath.Glob(filepath.Join(c.Dir, partial+"*"))
 	if err != nil {
 		return nil, fmt.Errorf("image store: %w", err)

@@ -22,11 +22,11 @@ func TestManyNamesDontCutTheEdgeOff(t *testing.T) {
 			addr = addr.Next()
 		}
 	}
-	edge := &edgeSide{hello: role.EdgeHello{Serving: false, Names: names}}
+	edge := &edgeSide{hello: role.EdgeHello{Serving: true, Names: names}}
 	w.meet(t, "edge", edge.mux())
-	await(t, "the sockets at edge", func() bool {
-		edge.mu.Lock()
-		defer edge.mu.Unlock()
-		return len(edge.sockets) == 3
-	})
+	w.meet(t, "inward", (&inwardSide{}).mux())
+	await(t, "the first message to edge", func() bool { return edge.syncCount() > 0 })
+	if err := call(w.meet(t, "control", nil), role.NodeCreate, spec("one"), nil); err != nil || !edge.has("sbx_one") {
+		t.Errorf("a sandbox after that: %v", err)
+	}
 }
