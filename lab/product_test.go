@@ -14,9 +14,9 @@ import (
 const standIn = `#!/bin/sh
 while [ "$#" -gt 0 ]; do [ "$1" = --info ] && info=$2; shift; done
 trap 'exit 0' TERM
+echo ready
 printf '{"api_url":"http://127.0.0.1:1/api/v1","api_key":"k","edge_netns":"none"}' >"$info.tmp"
 mv "$info.tmp" "$info"
-echo ready
 while :; do sleep 0.1; done
 `
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 	"uuid"
 
@@ -36,6 +37,8 @@ type Server struct {
 	mux  *http.ServeMux
 	huma huma.API
 	spec []byte
+
+	bodies bodies // in memory
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -151,7 +154,13 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 		s.noRoute(w, r, handler)
 		return
 	}
-	if err := s.readBody(w, r); err != nil {
+	org := ""
+	if c := callerOf(r.Context()); c != nil {
+		org = c.org()
+	}
+	held, err := s.readBody(w, r, org)
+	defer s.bodies.add(org, -held)
+	if err != nil {
 		s.refuseTo(w, r, err)
 		return
 	}
@@ -186,9 +195,10 @@ func (h *headerOnly) WriteHeader(status int)      { h.status = status }
 
 // readBody reads the whole body before anything acts on it. The deadline is taken off again: with it on, net/http would
 // cancel a request that takes longer to answer than to send.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
+// It returns how much it counts as held for the org, also with an error.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, org string) (held int64, err error) {
 	if r.Body == nil || r.Body == http.NoBody {
-		return nil
+		return 0, nil
 	}
 	limit := int64(maxBody)
 	if strings.HasSuffix(r.URL.Path, "/files") || strings.HasSuffix(r.URL.Path, "/files/write") {
@@ -196,7 +206,13 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	}
 	tooLarge := problem(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body is over %d bytes", limit), FieldError{"body", "is too large"})
 	if r.ContentLength > limit {
-		return tooLarge
+		return 0, tooLarge
+	}
+	if held = r.ContentLength; held < 0 {
+		held = limit
+	}
+	if !s.bodies.add(org, held) {
+		return 0, problem(http.StatusTooManyRequests, "too_many_bodies", "the org's requests that are under way have too large bodies together").with("Retry-After", "1")
 	}
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(readTime))
@@ -204,13 +220,41 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	control.SetReadDeadline(time.Time{})
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return tooLarge
+			return held, tooLarge
 		}
-		return problem(http.StatusBadRequest, "bad_request", "the body could not be read to its end")
+		return held, problem(http.StatusBadRequest, "bad_request", "the body could not be read to its end")
 	}
+	s.bodies.add(org, int64(len(body))-held) // less than was counted, so it fits
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	r.Header.Set("Content-Type", "application/json") // whatever curl -d says; policy documents find out themselves
-	return nil
+	return int64(len(body)), nil
+}
+
+// maxBodies is how much of request bodies is in memory at a time, for one org: a key of whatever rights could else take all.
+const maxBodies = 256 << 20
+
+// bodies counts them.
+type bodies struct {
+	mu    sync.Mutex
+	byOrg map[string]int64
+}
+
+// add counts n bytes more, or fewer; false, with nothing counted, when that is too much.
+func (b *bodies) add(org string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.byOrg[org] + n
+	switch {
+	case n > 0 && now > maxBodies:
+		return false
+	case now == 0:
+		delete(b.byOrg, org)
+		return true
+	case b.byOrg == nil:
+		b.byOrg = make(map[string]int64)
+	}
+	b.byOrg[org] = now
+	return true
 }
 
 // recover answers for a handler that broke an invariant of ours.

@@ -48,9 +48,11 @@ type Ready struct {
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
-// Peer names the sibling whose socket comes along.
+// Peer names the sibling whose socket comes along, or in a notice "lost" the one whose link ended. Serial is the supervisor's
+// number for the pair of sockets.
 type Peer struct {
-	Name string `json:"name"`
+	Name   string `json:"name"`
+	Serial uint64 `json:"serial"`
 }
 
 // Run lives the life of spec over file 3 until the supervisor says stop or is gone.
@@ -86,6 +88,7 @@ func RunOn(ctx context.Context, socket *net.UnixConn, spec Spec) error {
 	defer cancel()
 	p := &process{spec: spec, ctx: ctx, end: cancel}
 	conn := link.NewConn(socket, p.mux(), link.Limits{})
+	p.supervisor = conn
 	err := conn.Run(ctx)
 	cancel()
 	p.links.Wait()
@@ -100,6 +103,8 @@ type process struct {
 	ctx   context.Context
 	end   context.CancelFunc
 	links sync.WaitGroup
+
+	supervisor *link.Conn
 }
 
 func (p *process) mux() *link.Mux {
@@ -113,7 +118,7 @@ func (p *process) mux() *link.Mux {
 		return Ready{raw}, out, err
 	})
 	link.HandleFiles(mux, "peer", func(_ context.Context, in Peer, files []*os.File) (struct{}, []*os.File, error) {
-		return struct{}{}, nil, p.meet(in.Name, files)
+		return struct{}{}, nil, p.meet(in, files)
 	})
 	link.Handle(mux, "stop", func(ctx context.Context, _ struct{}) (struct{}, error) {
 		if p.spec.Stop == nil {
@@ -125,13 +130,13 @@ func (p *process) mux() *link.Mux {
 }
 
 // meet takes the socket of a sibling as the new link to it.
-func (p *process) meet(name string, files []*os.File) error {
-	sibling := p.spec.Siblings[name]
+func (p *process) meet(peer Peer, files []*os.File) error {
+	sibling := p.spec.Siblings[peer.Name]
 	if sibling == nil || len(files) != 1 {
 		for _, f := range files {
 			f.Close()
 		}
-		return fmt.Errorf("meeting %q with %d files: unknown here", name, len(files))
+		return fmt.Errorf("meeting %q with %d files: unknown here", peer.Name, len(files))
 	}
 	socket, err := link.Socket(files[0])
 	if err != nil {
@@ -139,11 +144,11 @@ func (p *process) meet(name string, files []*os.File) error {
 	}
 	conn := link.NewConn(socket, sibling.Mux, sibling.Limits)
 	p.links.Add(1)
-	go p.talk(sibling, conn)
+	go p.talk(sibling, peer, conn)
 	return nil
 }
 
-func (p *process) talk(sibling *Sibling, conn *link.Conn) {
+func (p *process) talk(sibling *Sibling, peer Peer, conn *link.Conn) {
 	defer p.links.Done()
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
@@ -153,7 +158,10 @@ func (p *process) talk(sibling *Sibling, conn *link.Conn) {
 		up.Go(func() { sibling.Up(ctx, conn) })
 	}
 	conn.Run(ctx)
-	sibling.Drop(conn)
+	if sibling.Drop(conn) && p.ctx.Err() == nil {
+		// The sibling may live: then the supervisor brings the two together again.
+		p.supervisor.Notify("lost", peer)
+	}
 	cancel()
 	up.Wait()
 }

@@ -90,7 +90,7 @@ func introduce(t *testing.T, conn *link.Conn, name string) *net.UnixConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Notify("peer", Peer{name}, b); err != nil {
+	if err := conn.Notify("peer", Peer{Name: name, Serial: 1}, b); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()

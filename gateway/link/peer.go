@@ -27,13 +27,15 @@ func (p *Peer) Set(c *Conn) {
 	}
 }
 
-// Drop forgets c if it is still the link.
-func (p *Peer) Drop(c *Conn) {
+// Drop forgets c if it is still the link, and reports whether it was.
+func (p *Peer) Drop(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conn == c {
-		p.conn = nil
+	if p.conn != c {
+		return false
 	}
+	p.conn = nil
+	return true
 }
 
 // Now returns the link, nil while there is none.

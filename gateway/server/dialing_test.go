@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"portreeve.dev/gateway/internal/processtest"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/ingress/route"
@@ -63,7 +64,11 @@ func TestOneSandboxCantTakeAllDials(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond) // for all of them to be on their way: less proves less, never too much
+	processtest.Await(t, "all of them", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.places["sbx_deaf"] != nil && d.places["sbx_deaf"].users == 300
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	c, err := dial(ctx, "sbx_other")

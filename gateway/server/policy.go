@@ -70,7 +70,7 @@ func (c *control) within(org feed.Org, boxes []feed.Sandbox) (feed.Org, []feed.S
 	if size <= orgMost {
 		return org, boxes, nil
 	}
-	c.log.Error("an org is more than the edges take; all is denied to it", "org", org.ID, "bytes", size, "most", orgMost)
+	c.log.Error("an org is more than the edges take; all is denied to it", "org", org.ID, "bytes", size)
 	denied := make([]feed.Sandbox, len(boxes))
 	for i, b := range boxes {
 		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org}

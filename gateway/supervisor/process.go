@@ -190,7 +190,7 @@ func (p *process) spawn() (*exec.Cmd, *link.Conn, error) {
 		socket.Close()
 		return nil, nil, err
 	}
-	return cmd, link.NewConn(socket, nil, link.Limits{}), nil
+	return cmd, link.NewConn(socket, p.mux(), link.Limits{}), nil
 }
 
 // environment holds nothing of the caller's but what root's tools need: no proxy, no credentials.
@@ -211,4 +211,14 @@ func (p *process) current() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pid
+}
+
+// mux is what a child may say unasked: that it lost a sibling.
+func (p *process) mux() *link.Mux {
+	mux := link.NewMux()
+	link.Handle(mux, "lost", func(_ context.Context, peer child.Peer) (struct{}, error) {
+		p.broker.lost(p.job.name, peer)
+		return struct{}{}, nil
+	})
+	return mux
 }
