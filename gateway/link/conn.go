@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // DefaultFrame is the largest frame that a Conn reads unless its Limits say otherwise: 32 MiB, enough for the policies
@@ -20,6 +21,9 @@ const DefaultFrame = 32 << 20
 type Limits struct {
 	Frame int // bytes of one frame; default DefaultFrame
 	Calls int // calls of the peer that run at once; default 256
+	// Write is how long a frame may take to be taken; default 30 s. A peer that doesn't read for so long is given up: the
+	// supervisor links the two anew.
+	Write time.Duration
 }
 
 // A Conn is one end of a link. Its methods are safe for concurrent use.
@@ -47,6 +51,9 @@ func NewConn(socket *net.UnixConn, mux *Mux, limits Limits) *Conn {
 	}
 	if limits.Calls == 0 {
 		limits.Calls = 256
+	}
+	if limits.Write == 0 {
+		limits.Write = 30 * time.Second
 	}
 	if mux == nil {
 		mux = NewMux()
@@ -149,7 +156,14 @@ func (c *Conn) fail() {
 func (c *Conn) send(m *message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return writeFrame(c.socket, m)
+	if err := c.socket.SetWriteDeadline(time.Now().Add(c.limits.Write)); err != nil {
+		return err
+	}
+	err := writeFrame(c.socket, m)
+	if err != nil {
+		c.socket.Close() // half a frame is no frame: nothing can follow it
+	}
+	return err
 }
 
 // Call sends in and waits for the answer, which it decodes into out (nil drops it). Files are sent along and stay the

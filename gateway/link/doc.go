@@ -14,6 +14,7 @@
 //
 //   - LK-1: a frame over the limit ends the connection before its body is read (TestFrameOverTheLimitEndsTheConnection).
 //   - LK-2: a file that a handler did not ask for is closed, and never kept (TestUnaskedFilesAreClosed).
+//   - LK-4: a peer that doesn't read is given up (TestPeerThatDoesNotReadIsGivenUp).
 //   - LK-3: unknown fields and unknown methods are refused (TestUnknownFieldAndMethodAreRefused).
 //
 // # Not here

@@ -183,6 +183,31 @@ func TestWaitingCallsFailWhenThePeerGoes(t *testing.T) {
 	}
 }
 
+// A peer that is stopped, or taken, must not hold whoever writes to it.
+func TestPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+	a, b := sockets(t)
+	defer b.Close() // it reads nothing
+	c := NewConn(a, nil, Limits{Write: 50 * time.Millisecond})
+	ended := run(t, c)
+	gaveUp := make(chan error, 1)
+	go func() {
+		var err error
+		for n := 0; n < 100 && err == nil; n++ {
+			err = c.Notify("x", text{strings.Repeat("x", 1<<20)})
+		}
+		gaveUp <- err
+	}()
+	select {
+	case err := <-gaveUp:
+		if !errors.Is(err, ErrClosed) {
+			t.Fatalf("got %v, want ErrClosed", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("still writing")
+	}
+	<-ended
+}
+
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte(`{"id":1,"method":"echo","body":{"text":"x"}}`))
 	f.Add([]byte(`{"id":1,"reply":true,"files":3}`))
