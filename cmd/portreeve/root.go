@@ -15,8 +15,11 @@ import (
 	"portreeve.dev/gateway/release"
 )
 
-// defaultState is where a machine keeps its sandboxes unless it is told otherwise.
-const defaultState = "/var/lib/portreeve"
+// Where a machine keeps everything unless it is told otherwise, and the file there that says how to reach it.
+const (
+	defaultState = "/var/lib/portreeve"
+	defaultInfo  = defaultState + "/info.json"
+)
 
 // An app is one call of the program: its streams and the flags that every command has.
 type app struct {
@@ -78,7 +81,7 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
-	root.PersistentFlags().StringVar(&a.infoFile, "info", filepath.Join(defaultState, "info.json"), "file that says how to reach portreeve")
+	root.PersistentFlags().StringVar(&a.infoFile, "info", defaultInfo, "file that says how to reach portreeve")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
 	group(root)
 	root.AddCommand(a.dev(), a.runCommand(), a.shell(), a.allow(), a.explain(), a.decisions(), a.policy(), a.sandbox(), a.probe(), a.secret(), a.grantCommand(), a.audit(),

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"portreeve.dev/gateway/release"
 	"portreeve.dev/gateway/role"
@@ -12,25 +15,37 @@ import (
 // something looked: the node reads the edge netns back, edge and inward try from inside what must be refused.
 func (a *app) screen(s supervisor.Status) {
 	fmt.Fprintf(a.out, `
-portreeve %s   (development: sandboxes end with this run; state in %s)
+portreeve %[1]s   (development: sandboxes end with this run; state in %[3]s)
 
-  API      %s
-           key in %s (mode 0600)
-  Tunnels  https://%s
-  Checks   ok  edge netns %s has no uplink, no default route and does not forward
-           %s
-           %s
-  Images   %s
+  API      %[4]s
+           key in %[5]s (mode 0600)
+  Tunnels  https://%[6]s
+  Checks   ok  edge netns %[7]s has no uplink, no default route and does not forward
+           %[8]s
+           %[9]s
+  Images   %[10]s
 
-  Try      portreeve run -- wget -qO- https://example.com/   # refused: see why
-           portreeve decisions                               # what was decided
-           portreeve allow example.com --for 1h              # shows what it would have allowed, then applies
-           portreeve shell                                   # a terminal in a sandbox
-           portreeve tunnel open 8000                        # gives a port of a sandbox a URL
-           portreeve probe                                   # tries every way out
+  Try      %[2]s run -- wget -qO- https://example.com/   # refused: see why
+           %[2]s decisions                               # what was decided
+           %[2]s allow example.com --for 1h              # shows what it would have allowed, then applies
+           %[2]s shell                                   # a terminal in a sandbox
+           %[2]s tunnel open 8000                        # gives a port of a sandbox a URL
+           %[2]s probe                                   # tries every way out
 
 Ctrl-C stops everything.
-`, release.Version(), s.State, s.APIURL, a.infoFile, s.HTTPSAddr, s.EdgeNetns, cageLine(supervisor.Edge, s.Cages), cageLine(supervisor.Inward, s.Cages), imageLine(s.Base))
+`, release.Version(), a.called(), s.State, s.APIURL, a.infoFile, s.HTTPSAddr, s.EdgeNetns, cageLine(supervisor.Edge, s.Cages), cageLine(supervisor.Inward, s.Cages), imageLine(s.Base))
+}
+
+// called is how to call this program again: as it was called, and with where its file is unless that is the usual place.
+func (a *app) called() string {
+	name := "portreeve"
+	if first := os.Args[0]; filepath.Base(first) == name && strings.Contains(first, "/") {
+		name = first
+	}
+	if a.infoFile != defaultInfo {
+		name += " --info " + a.infoFile
+	}
+	return name
 }
 
 // cageLine tells what a process that reads hostile bytes saw hold for itself.

@@ -21,7 +21,7 @@ func TestScreenShowsOnlyChecksThatWereMade(t *testing.T) {
 	text := shown(s)
 	for _, want := range []string{"http://127.0.0.1:8080/api/v1", "/state/info.json", "ok  edge netns portreeve-abc",
 		"ok  edge is in its cage: Landlock ABI 6, 2 checks from inside held", "--  inward said nothing",
-		"base is being built in the background", "portreeve run -- wget -qO- https://example.com/ ", "Ctrl-C stops everything."} {
+		"base is being built in the background", "portreeve --info /state/info.json run -- wget -qO- https://example.com/ ", "Ctrl-C stops everything."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}

@@ -78,7 +78,7 @@ var flags = uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 // what this process's own membership shows.
 func plan(first []mount, own string) ([]step, error) {
 	if m, ok := covering(first, Root); ok && m.fstype == "cgroup2" && m.point == Root {
-		return []step{{Root, "cgroup2", "cgroup2", ""}}, nil
+		return []step{{Root, "cgroup2", "cgroup2", m.options()}}, nil
 	}
 	steps := []step{{Root, "tmpfs", "tmpfs", "mode=755"}}
 	for _, m := range first {
@@ -90,7 +90,7 @@ func plan(first []mount, own string) ([]step, error) {
 		case "cgroup":
 			steps = append(steps, hierarchy(rel, m.controllers())...)
 		case "cgroup2":
-			steps = append(steps, step{m.point, "cgroup2", "cgroup2", ""})
+			steps = append(steps, step{m.point, "cgroup2", "cgroup2", m.options()})
 		}
 	}
 	if len(steps) > 1 {

@@ -14,17 +14,29 @@ import (
 
 // Here the hierarchies are there: nothing to do, and nothing done.
 func TestEnsureMountedDoesNothingWhereGroupsAre(t *testing.T) {
-	before, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := groupMounts(t)
 	if did, err := EnsureMounted(); did || err != nil {
 		t.Fatalf("mounted %v, %v", did, err)
 	}
-	after, _ := os.ReadFile("/proc/self/mountinfo")
-	if string(before) != string(after) {
-		t.Error("the mount table changed")
+	if after := groupMounts(t); after != before {
+		t.Errorf("the mounts changed from\n%sto\n%s", before, after)
 	}
+}
+
+// groupMounts returns the control groups' part of the mount table; the rest is others' business, who may be at it.
+func groupMounts(t *testing.T) string {
+	t.Helper()
+	all, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours strings.Builder
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, Root) || strings.Contains(line, "cgroup") {
+			ours.WriteString(line)
+		}
+	}
+	return ours.String()
 }
 
 func TestEnsureMountedInsideANetworkNamespace(t *testing.T) {
@@ -37,7 +49,7 @@ func TestEnsureMountedInsideANetworkNamespace(t *testing.T) {
 			t.Errorf("ip netns del: %v %s", err, out)
 		}
 	})
-	before, _ := os.ReadFile("/proc/self/mountinfo")
+	before := groupMounts(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -48,9 +60,8 @@ func TestEnsureMountedInsideANetworkNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	after, _ := os.ReadFile("/proc/self/mountinfo")
-	if string(before) != string(after) {
-		t.Error("the machine's mount table changed")
+	if after := groupMounts(t); after != before {
+		t.Errorf("the machine's mounts changed from\n%sto\n%s", before, after)
 	}
 }
 
@@ -167,12 +178,12 @@ func TestPlan(t *testing.T) {
 		name, first, own string
 		want             string
 	}{
-		{"version 2", line("/", "ext4", "rw") + line("/sys", "sysfs", "rw") + line(Root, "cgroup2", "rw,nsdelegate"), "0::/x\n",
-			"cgroup2 /sys/fs/cgroup"},
+		{"version 2", line("/", "ext4", "rw") + line("/sys", "sysfs", "rw") + line(Root, "cgroup2", "rw,nsdelegate,memory_recursiveprot"), "0::/x\n",
+			"cgroup2 /sys/fs/cgroup nsdelegate,memory_recursiveprot"},
 		{"mixed", line(Root, "tmpfs", "rw") + line(Root+"/cpu,cpuacct", "cgroup", "rw,cpu,cpuacct") +
-			line(Root+"/systemd", "cgroup", "rw,xattr,name=systemd,release_agent=/x") + line(Root+"/unified", "cgroup2", "rw"), "",
+			line(Root+"/systemd", "cgroup", "rw,xattr,name=systemd,release_agent=/x") + line(Root+"/unified", "cgroup2", "rw,nsdelegate"), "",
 			"tmpfs /sys/fs/cgroup mode=755; cgroup /sys/fs/cgroup/cpu,cpuacct cpu,cpuacct; link /sys/fs/cgroup/cpu cpu,cpuacct; " +
-				"link /sys/fs/cgroup/cpuacct cpu,cpuacct; cgroup /sys/fs/cgroup/systemd none,name=systemd; cgroup2 /sys/fs/cgroup/unified"},
+				"link /sys/fs/cgroup/cpuacct cpu,cpuacct; cgroup /sys/fs/cgroup/systemd none,name=systemd; cgroup2 /sys/fs/cgroup/unified nsdelegate"},
 		{"first process unseen, version 1", "", "9:name=systemd:/a\n4:memory:/b\n1:cpu,cpuacct:/\n0::/\n",
 			"tmpfs /sys/fs/cgroup mode=755; cgroup /sys/fs/cgroup/systemd none,name=systemd; cgroup /sys/fs/cgroup/memory memory; " +
 				"cgroup /sys/fs/cgroup/cpu,cpuacct cpu,cpuacct; link /sys/fs/cgroup/cpu cpu,cpuacct; link /sys/fs/cgroup/cpuacct cpu,cpuacct"},

@@ -55,6 +55,18 @@ func (m mount) controllers() []string {
 	return list
 }
 
+// options returns those of a version 2 hierarchy. There is one in the machine, and each mount of it sets its options anew: to
+// leave one out takes it away from all others.
+func (m mount) options() string {
+	var list []string
+	for o := range strings.SplitSeq(m.super, ",") {
+		if o != "rw" && o != "ro" && o != "" {
+			list = append(list, o)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
 // v1Mounts returns the mount points of all version 1 hierarchies below root, once each.
 func v1Mounts(mounts []mount, root string) []string {
 	var points []string
