@@ -12,7 +12,7 @@
 // # Security invariants
 //
 //   - NC-1: a sandbox whose memory or process limit is not in the kernel is refused (TestConfirmRefusesAMissingLimit).
-//   - NC-2: hierarchies are mounted only into an empty /sys/fs/cgroup of a private mount namespace, never over or into the host's, whose options stay as they are (TestEnsureMountedLeavesASharedNamespaceAlone).
+//   - NC-2: hierarchies are mounted only into an empty /sys/fs/cgroup of a private mount namespace, never over or into the host's, whose options stay as they are (TestEnsureMountedLeavesASharedNamespaceAlone, TestPlan).
 //   - NC-3: only groups directly below this instance's parent are listed, emptied or removed (TestNamesCannotLeaveTheParent).
 //
 // # Not here

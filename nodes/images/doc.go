@@ -13,7 +13,8 @@
 //   - NI-1: unpacking writes nothing outside the image's own directory, whatever names and links say (TestUnpackStaysInside).
 //   - NI-2: an unpacked image has no device nodes, and no file with a set-user or set-group bit (TestUnpackDropsDevicesAndIDBits).
 //   - NI-3: what the node mounts over is a real directory or file of the image, never a link of its choosing (TestMountPointsAreReal).
-//   - NI-4: an image appears under its digest complete or not at all (TestBrokenImportLeavesNothing).
+//   - NI-4: an image appears under its digest complete or not at all (TestBrokenImportLeavesNothing, TestBaseFailureIsRecorded).
+//   - NI-5: a build that ends, however it ends, leaves no process and no mount (TestCutOffBuildLeavesNothing).
 //
 // # Not here
 //

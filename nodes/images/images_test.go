@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 func open(t *testing.T) *Store {
@@ -393,7 +394,7 @@ func TestCutOffBuildLeavesNothing(t *testing.T) {
 	if err := syscall.Mkfifo(alive, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\nmount -t tmpfs none \"$TMPDIR\" || exit 1\ntouch \"$TMPDIR/x\"\nsetsid sleep 1000 >" + alive + " &\ntrap '' INT TERM\nwait\n"
+	script := "#!/bin/sh\nmount -t tmpfs none \"$TMPDIR\" || exit 1\ntouch \"$TMPDIR/x\"\nsetsid sleep 30 >" + alive + " 2>&1 &\ntrap '' INT TERM\nwait\n"
 	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -410,8 +411,18 @@ func TestCutOffBuildLeavesNothing(t *testing.T) {
 	defer left.Close()
 	cancel()
 	s.Wait()
-	if _, err := io.ReadAll(left); err != nil { // ends when nothing holds it any more
-		t.Fatal(err)
+	gone := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(left) // ends when nothing holds it any more
+		gone <- err
+	}()
+	select {
+	case err := <-gone:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("something of the build lives on")
 	}
 	if _, err := s.Resolve("base"); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("got %v", err)
