@@ -47,7 +47,8 @@ func newLab(t *testing.T, o EdgeOptions) *lab {
 	l.bound = NewBound(l.ns)
 	l.nl = handleAt(t, l.ns)
 	l.do(l.ns, func() error {
-		return errors.Join(sysctl("ipv4/ip_forward", "0"), sysctl("ipv4/conf/all/arp_ignore", "1"))
+		return errors.Join(sysctl("ipv4/ip_forward", "0"), sysctl("ipv4/conf/all/arp_ignore", "1"),
+			sysctl("ipv4/icmp_ratemask", "0")) // else the kernel counts refusals over all netns, and keeps some back
 	})
 	lo := link(t, l.nl, "lo")
 	rule := netlink.NewRule()
