@@ -52,8 +52,8 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /e2e)
 
-prove: build ## for each invariant: its test fails without its guard and passes with it; RUN=regex chooses
-	$(GO) run ./.build/prove -run '$(RUN)'
+prove: build ## for each invariant: its test fails without its guard and passes with it; RUN=regex chooses, ARGS=-quick
+	$(GO) run ./.build/prove -run '$(RUN)' $(ARGS)
 
 lint: ## format, vet and staticcheck
 	@unformatted=$$($$(go env GOROOT)/bin/gofmt -l $$(find . -name '*.go' -not -path './.tools/*')); [ -z "$$unformatted" ] || { echo "not as gofmt writes it: $$unformatted"; exit 1; }

@@ -99,7 +99,10 @@ func TestShellIsATerminal(t *testing.T) {
 	until("$ ")
 	io.WriteString(terminal, "echo it is $((2+3)); cat\n")
 	until("it is 5")
-	// Ctrl-C is for cat alone; the shell goes on.
+	// Ctrl-C is for cat alone; the shell goes on. What cat says back tells that it runs: before, the shell's own child
+	// has the signal's handler of a shell and Ctrl-C is lost, as on any Unix.
+	io.WriteString(terminal, "say it back\n")
+	until("say it back\r\nsay it back\r\n")
 	io.WriteString(terminal, "\x03")
 	io.WriteString(terminal, "tty; id -u; stty size; exit 3\n")
 	for _, want := range []string{"/dev/pts/", "1001", "40 100"} {
