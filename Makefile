@@ -8,12 +8,12 @@ SHELL := /bin/bash
 VERSION := $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -1)
 GO := CGO_ENABLED=0 go
 COMMANDS := $(notdir $(wildcard cmd/portreeve*))
-TOOLS := ./.build/prove ./.build/summary ./.build/demo
+TOOLS := ./.build/prove ./.build/mutants ./.build/summary ./.build/demo
 # Pinned tools, fetched by the Go command when they are asked for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: help setup build commands run test race fuzz bench prove lint vuln e2e demo dist vm docs generate check clean
+.PHONY: help setup build commands run test race fuzz bench prove mutants lint vuln e2e demo dist vm docs generate check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sort | expand -t 12
@@ -54,6 +54,11 @@ bench: ## all benchmarks
 
 prove: build ## for each invariant: its test fails without its guard and passes with it; RUN=regex chooses, ARGS=-quick
 	$(GO) run ./.build/prove -run '$(RUN)' $(ARGS)
+
+MUTATED := ./policies/... ./egress/dial ./egress/proxy/...
+N := 50
+mutants: ## N changes of one thing each in MUTATED, chosen by SEED: how many the tests don't notice; fails over 10 %
+	$(GO) run ./.build/mutants -n $(N) -seed $(or $(SEED),1) $(MUTATED)
 
 lint: ## format, vet and staticcheck
 	@unformatted=$$($$(go env GOROOT)/bin/gofmt -l $$(find . -name '*.go' -not -path './.tools/*')); [ -z "$$unformatted" ] || { echo "not as gofmt writes it: $$unformatted"; exit 1; }
