@@ -46,6 +46,7 @@
 //   - PO-13: a rule about methods or paths of TLS that is passed through is refused (TestDocuments).
 //   - PO-14: an exemption holds for its orgs and ports only (TestFloorJudge).
 //   - PO-15: an allow rule for addresses never allows a name; a deny rule for addresses also holds for names (TestDenyLooksAtResolvedAddress).
+//   - PO-16: a verdict that rests on a method or a path says so, and every header that names another one is known as such (TestInsideIsSaid, TestOverrideHeaders).
 //
 // # Not here
 //

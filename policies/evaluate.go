@@ -80,6 +80,8 @@ type state struct {
 	tls                 TLSMode
 	tlsRank             uint16
 	inspect             bool // some deny rule has to see the inside
+	looked              bool // some deny rule looked, or will look, at the method or the path
+	plain               bool // some allow rule needs to know neither
 }
 
 // Ranks say how closely a rule names the destination. The closest allow rule speaks for its layer.
@@ -168,10 +170,13 @@ func (e *evaluation) apply(rules []uint32, rank uint16, denyOnly bool) {
 			} else {
 				st.denied(c, at, rank)
 			}
+		case WhyMethod, WhyPath:
+			st.looked = st.looked || c.action == Deny
 		case WhyStage:
 			if c.tls == Inspect {
 				st.inspect = true
 			}
+			st.looked = st.looked || c.inside
 		}
 	}
 }
@@ -188,6 +193,7 @@ func (st *state) allowed(s *Snapshot, c *rule, at uint32, rank uint16, stage Sta
 		st.allow = AllProtocols
 	}
 	st.allow |= c.protos
+	st.plain = st.plain || !c.inside
 	if st.best == 0 || rank > st.bestRank || rank == st.bestRank && c.before(&s.rules[st.best-1], at+1 < st.best) {
 		st.best, st.bestRank = at+1, rank
 	}

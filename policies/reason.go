@@ -39,6 +39,7 @@ const (
 	ReasonPlaceholder       Reason = "placeholder"            // a secret's placeholder on its way to a host without a grant
 	ReasonForeign           Reason = "foreign_credentials"    // the sandbox sent a credential of its own
 	ReasonRevoked           Reason = "revoked"                // a tightened policy ended the flow
+	ReasonOverride          Reason = "override_header"        // a header names another method or path than the one judged
 )
 
 // Guidance of each reason: one sentence for an agent that was refused and has to choose what to do next.
@@ -73,6 +74,7 @@ var guidance = map[Reason]string{
 	ReasonSecretUnavailable: "A stored credential for this host could not be applied, so the request was not sent; tell the person who runs the sandbox.",
 	ReasonPlaceholder:       "The request carries a credential's placeholder to a host that has no grant for it; send it only where it is granted.",
 	ReasonForeign:           "The request carries a credential of its own, which the policy does not accept here; send it without one.",
+	ReasonOverride:          "A header names another method or path than the request line, where the policy looks at these; send the real method and path, and no X-HTTP-Method-Override, X-Original-URL or the like.",
 	ReasonRevoked:           "The policy was tightened and no longer allows this connection; do not reconnect.",
 }
 

@@ -36,6 +36,7 @@ func reference(layers []Layer, r Request) Verdict {
 		v.Protocols = 0
 	}
 	v.TLS, v.Foreign, v.DNS, v.Log, v.Named = refAttributes(layers, r, holds)
+	v.Inside = refInside(layers, r, asked)
 	if v.Observed {
 		v.Named = false
 	}
@@ -262,4 +263,34 @@ func refBefore(a, b *Rule, r Request) bool {
 		return x < y
 	}
 	return a.ID < b.ID
+}
+
+// refInside reports whether another method or path could matter: a deny rule compares them, or no allow rule of a layer does without.
+func refInside(layers []Layer, r Request, asked Protocol) bool {
+	for _, l := range layers {
+		limited, plain := false, false
+		for j := range l.Document.Rules {
+			rule := l.Document.Rules[j]
+			inside := rule.Methods != nil || rule.Paths != nil
+			for i := range protocolNames {
+				p := Protocol(1 << i)
+				if asked&p == 0 {
+					continue
+				}
+				matched, _ := refWhy(&rule, r, p)
+				without := rule
+				without.Methods, without.Paths = nil, nil
+				speaks, waits := refWhy(&without, r, p)
+				if rule.Action == Deny && inside && (speaks || waits) {
+					return true
+				}
+				limited = limited || rule.Action == Allow && matched && inside
+				plain = plain || rule.Action == Allow && matched && !inside
+			}
+		}
+		if limited && !plain {
+			return true
+		}
+	}
+	return false
 }

@@ -46,6 +46,9 @@ type Verdict struct {
 	// Named: in every layer the rule that allowed names the host or the address, not just everything.
 	// Only then may an exemption of the floor be used.
 	Named bool `json:"named"`
+	// Inside: the verdict rests on the method or the path, or at an earlier stage will. What names another method or path
+	// beside the request line (OverrideHeader) must then not reach the server. It is false in a denial.
+	Inside bool `json:"inside"`
 }
 
 // Allowed reports whether the verdict lets the request pass.

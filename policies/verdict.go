@@ -73,6 +73,7 @@ func (e *evaluation) describe(o outcome, v *Verdict) {
 		if st.inspect || st.tls == Inspect {
 			v.TLS = Inspect
 		}
+		v.Inside = v.Inside || st.looked || st.best != 0 && !st.plain
 		if st.best == 0 {
 			v.Named = false // it only watches
 			continue
