@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // A Binding says whose an address is on the wire. A connection is bound once, at accept;
@@ -13,7 +14,7 @@ type Binding struct {
 	Org         string     `json:"org"`          // org_<uuidv7>
 	Incarnation uint64     `json:"incarnation"`  // grows when the memory of the sandbox becomes new
 	Generation  uint64     `json:"generation"`   // grows at each start, resume and wake
-	Addr        netip.Addr `json:"addr"`         // the sandbox's end of its address pair
+	Addr        netip.Addr `json:"addr"`         // the sandbox's end of its address pair; none for an attached one
 	Interface   string     `json:"interface"`    // the edge netns' end of its link
 	MinRevision uint64     `json:"min_revision"` // no verdict from a policy revision below this one
 }
@@ -22,11 +23,14 @@ type Binding struct {
 type Bindings struct {
 	mu     sync.RWMutex
 	byAddr map[netip.Addr]Binding
+
+	attached map[string]attachment // by sandbox
+	now      func() time.Time
 }
 
 // NewBindings returns an empty table, in which no address belongs to anybody.
 func NewBindings() *Bindings {
-	return &Bindings{byAddr: make(map[netip.Addr]Binding)}
+	return &Bindings{byAddr: make(map[netip.Addr]Binding), attached: make(map[string]attachment), now: time.Now}
 }
 
 // Lookup returns the binding of addr, unmapped; false when the address is nobody's.
@@ -45,6 +49,9 @@ func (t *Bindings) Bind(b Binding) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, ok := t.attached[b.Sandbox]; ok {
+		return fmt.Errorf("binding %q to %v: it is attached, and has no address", b.Sandbox, b.Addr)
+	}
 	if old, ok := t.byAddr[b.Addr]; ok && (old.Sandbox != b.Sandbox || old.Incarnation != b.Incarnation) {
 		return fmt.Errorf("binding %q to %v: the address is held by %q", b.Sandbox, b.Addr, old.Sandbox)
 	}

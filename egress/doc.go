@@ -1,11 +1,12 @@
 // Package egress lets inside bytes out when a decision says so: proxy, DNS, nftables.
 //
 // The package itself holds what its parts share: who a connection belongs to.
-// The work is in the folders below: kernel, resolver, proxy, dial, flows, decisions.
+// The work is in the folders below: kernel, resolver, proxy, explicit, socks, credentials, dial, flows, decisions.
 //
 // # Security invariants
 //
 //   - EG-1: an address belongs to at most one sandbox incarnation at a time; an unknown address belongs to none (TestUnknownAddressHasNoBinding).
+//   - EG-2: an attached sandbox is nobody once its end has come, also if nothing else says so (TestAttachedEnds).
 //
 // # Not here
 //

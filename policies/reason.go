@@ -40,6 +40,9 @@ const (
 	ReasonForeign           Reason = "foreign_credentials"    // the sandbox sent a credential of its own
 	ReasonRevoked           Reason = "revoked"                // a tightened policy ended the flow
 	ReasonOverride          Reason = "override_header"        // a header names another method or path than the one judged
+	ReasonCredential        Reason = "credential_invalid"     // what should open a door is missing or wrong
+	ReasonCredentialExpired Reason = "credential_expired"     // it was good once
+	ReasonCredentialElse    Reason = "credential_elsewhere"   // it is good at another door, or from another address
 )
 
 // Guidance of each reason: one sentence for an agent that was refused and has to choose what to do next.
@@ -76,6 +79,9 @@ var guidance = map[Reason]string{
 	ReasonForeign:           "The request carries a credential of its own, which the policy does not accept here; send it without one.",
 	ReasonOverride:          "A header names another method or path than the request line, where the policy looks at these; send the real method and path, and no X-HTTP-Method-Override, X-Original-URL or the like.",
 	ReasonRevoked:           "The policy was tightened and no longer allows this connection; do not reconnect.",
+	ReasonCredential:        "The proxy does not accept this user name and password; whoever attached the sandbox can get new ones.",
+	ReasonCredentialExpired: "The proxy's password has expired; whoever attached the sandbox can get a new one.",
+	ReasonCredentialElse:    "The proxy's password is for another door or another address; it can be used only where it was made for.",
 }
 
 // String is the reason as it is written everywhere.

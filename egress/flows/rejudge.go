@@ -36,9 +36,9 @@ func reason(v policies.Verdict) policies.Reason {
 	return policies.ReasonRevoked
 }
 
-// judge asks who the address belongs to, the policy and the floor, as they are now.
+// judge asks whose the connection is, the policy and the floor, as they are now.
 func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
-	b, ok := t.cfg.Bindings.Lookup(f.Binding.Addr)
+	b, ok := t.cfg.Bindings.Current(f.Binding)
 	if !ok || b.Sandbox != f.Binding.Sandbox || b.Incarnation != f.Binding.Incarnation {
 		return policies.Denied(policies.ReasonUnbound)
 	}

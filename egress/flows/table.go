@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,9 +18,9 @@ type PolicySource interface {
 	Snapshot(egress.Binding) (*policies.Snapshot, uint64, error)
 }
 
-// Bindings says whose an address is; *egress.Bindings fits.
+// Bindings says what a binding is by now; *egress.Bindings fits.
 type Bindings interface {
-	Lookup(netip.Addr) (egress.Binding, bool)
+	Current(egress.Binding) (egress.Binding, bool)
 }
 
 // Config of a Table. The first three are needed.

@@ -1,7 +1,7 @@
 // Package httphead is the strict front of HTTP/1: no byte of a request reaches net/http before its head was found unambiguous.
 //
-// Parse judges one whole head. Reader stands between a connection and http.Server: it lets heads through one by one, each
-// after it was checked, follows the body's framing to find the next one, and so holds on connections that are kept alive
+// Parse judges one whole head; ParseProxy and ReadProxy do so for requests to a forward proxy. Reader stands between a
+// connection and http.Server: it lets heads through one by one, each after it was checked, follows the body's framing to find the next one, and so holds on connections that are kept alive
 // and on pipelined requests. The bytes it passes on are the client's own, never rewritten.
 //
 // A head that is refused never reaches the server. In its place the server is given one request of our own with the method
@@ -14,6 +14,7 @@
 //   - HH-2: each request on a connection is checked, also behind a body, also when sent ahead (TestEachPipelinedHeadIsChecked).
 //   - HH-3: no more than MaxHead bytes or MaxLines lines of a head are held (TestHeadIsBounded).
 //   - HH-4: a chunked body is exactly chunked: sizes without extensions, CRLF only, trailers that frame nothing (TestAmbiguousChunksAreRefused).
+//   - HH-5: a request to a proxy names one destination, in one way, with its port where it is CONNECT; what comes behind its head is not parsed (TestProxyHeadNamesOneDestination).
 //
 // # Not here
 //

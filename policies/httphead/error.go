@@ -34,4 +34,6 @@ var (
 	errChunkSize    = bad("malformed chunk size")
 	errChunkEnd     = bad("chunk without CRLF")
 	errTrailerField = bad("trailer that is not allowed")
+	errProxyTarget  = bad("not a request to a proxy: CONNECT host:port, or the absolute form of http")
+	errConnectBody  = bad("CONNECT with a body")
 )

@@ -14,54 +14,67 @@ type Head struct {
 	Minor                int   // HTTP/1.Minor
 	ContentLength        int64 // -1 when there is none
 	Chunked              bool
+
+	proxy bool // it is judged as a request to a proxy
 }
 
 // Parse judges a whole request head, the empty line at its end included.
 func Parse(b []byte) (Head, *Refusal) {
 	h := Head{ContentLength: -1}
+	err := h.parse(b)
+	return h, err
+}
+
+func (h *Head) parse(b []byte) *Refusal {
 	if len(b) > MaxHead {
-		return h, errTooLarge
+		return errTooLarge
 	}
 	line, rest, ok := cutLine(b)
 	if !ok {
-		return h, errLineEnd
+		return errLineEnd
 	}
 	if err := h.requestLine(line); err != nil {
-		return h, err
+		return err
 	}
 	var hosts, lines int
 	for {
 		line, rest, ok = cutLine(rest)
 		if !ok {
-			return h, errLineEnd
+			return errLineEnd
 		}
 		if len(line) == 0 {
 			break
 		}
 		if lines++; lines > MaxLines {
-			return h, errTooMany
+			return errTooMany
 		}
 		name, value, err := field(line)
 		if err == nil {
 			err = h.field(name, value, &hosts)
 		}
 		if err != nil {
-			return h, err
+			return err
 		}
 	}
 	if len(rest) != 0 {
-		return h, errLineEnd
+		return errLineEnd
+	}
+	if hosts == 0 && h.mayOmitHost() {
+		hosts = 1
 	}
 	if hosts != 1 {
-		return h, errHostCount
+		return errHostCount
 	}
 	if h.Chunked && h.ContentLength >= 0 {
-		return h, errTwoFramings
+		return errTwoFramings
 	}
 	if h.Chunked && h.Minor == 0 {
-		return h, errEncoding
+		return errEncoding
 	}
-	return h, h.target()
+	if h.proxy {
+		return h.proxyTarget()
+	}
+	return h.target()
 }
 
 // cutLine cuts a line off the front of b; false when it isn't ended by CRLF.
@@ -97,7 +110,11 @@ func (h *Head) requestLine(line []byte) *Refusal {
 	}
 	h.Method, h.Target = method, target
 	switch string(method) {
-	case "CONNECT", "TRACE", "TRACK", Refused:
+	case "CONNECT":
+		if !h.proxy {
+			return errMethod
+		}
+	case "TRACE", "TRACK", Refused:
 		return errMethod
 	}
 	return nil
