@@ -15,9 +15,6 @@ func parseDocument(text []byte, now time.Time) (*policies.Document, error) {
 		return nil, err
 	}
 	var wrong policies.Errors
-	if d.FailureMode == policies.FailLastKnown {
-		wrong = append(wrong, &policies.FieldError{Path: "failure_mode", Message: "last_known is not supported yet", Hint: "leave it out: closed"})
-	}
 	for i, r := range d.Rules {
 		if r.DNS != nil && *r.DNS == policies.DNSReal {
 			wrong = append(wrong, &policies.FieldError{Path: fmt.Sprintf("rules[%d].dns", i), Message: "real is not supported yet", Hint: "leave it out: synthetic"})

@@ -41,12 +41,14 @@ type compiled struct {
 	revision  uint64
 	floor     *policies.Floor
 	sandboxes map[string]entry
+	stale     time.Duration // the longest that any sandbox may go on without a heartbeat
 }
 
 type entry struct {
 	org      string
 	policy   string // the named one; empty is the ceiling
 	snapshot *policies.Snapshot
+	stale    time.Duration     // how long it may be gone by without a heartbeat; 0 is FreshFor
 	injector *secrets.Injector // of the org
 }
 
@@ -106,52 +108,70 @@ func (h *Holder) Heartbeat(revision uint64) {
 	}
 }
 
-// Snapshot returns the policy of a binding and its revision, or the reason why nothing may pass.
+// Snapshot returns the policy of a binding and its revision, or the reason why nothing may pass. Where every layer of the policy
+// says failure_mode last_known, there is one for max_stale after the last heartbeat, though it is not fresh.
 func (h *Holder) Snapshot(b egress.Binding) (*policies.Snapshot, uint64, error) {
-	e, revision, err := h.entry(b)
+	e, revision, _, err := h.entry(b)
 	return e.snapshot, revision, err
 }
 
-func (h *Holder) entry(b egress.Binding) (entry, uint64, error) {
-	now, err := h.fresh()
-	if err != nil {
-		return entry{}, 0, err
+// entry also says whether it is fresh. What isn't may judge, for as long as the policy says, and do nothing else.
+func (h *Holder) entry(b egress.Binding) (e entry, revision uint64, fresh bool, err error) {
+	now, silence := h.state()
+	if now == nil {
+		return entry{}, 0, false, ErrNoState
+	}
+	fresh = silence <= FreshFor
+	if !fresh && silence > now.stale {
+		return entry{}, 0, false, ErrStale
 	}
 	if now.revision < b.MinRevision {
-		return entry{}, now.revision, ErrRevision
+		return entry{}, now.revision, false, ErrRevision
 	}
 	e, ok := now.sandboxes[b.Sandbox]
-	if !ok || e.org != b.Org {
-		return entry{}, now.revision, ErrUnknown
+	switch {
+	case !ok || e.org != b.Org:
+		return entry{}, now.revision, false, ErrUnknown
+	case !fresh && silence > e.stale:
+		return entry{}, 0, false, ErrStale
 	}
-	return e, now.revision, nil
+	return e, now.revision, fresh, nil
 }
 
-// Injector returns the secrets of a binding's org, with the name of the sandbox's policy, under the same conditions as Snapshot.
+// Injector returns the secrets of a binding's org, with the name of the sandbox's policy. Only a fresh policy has any: the last known
+// one doesn't say which grants there still are.
 func (h *Holder) Injector(b egress.Binding) (injector *secrets.Injector, policy string, err error) {
-	e, _, err := h.entry(b)
-	return e.injector, e.policy, err
+	e, _, fresh, err := h.entry(b)
+	if err == nil && !fresh {
+		err = ErrStale
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return e.injector, e.policy, nil
 }
 
-// Floor returns the floor in force; nil, which refuses everything, while there is no fresh policy.
+// Granted reports whether a secret is granted to the host, as far as is known; without any policy every host counts as granted.
+func (h *Holder) Granted(b egress.Binding, host string) bool {
+	e, _, _, err := h.entry(b)
+	return err != nil || e.injector.Granted(host)
+}
+
+// Floor returns the floor in force; nil, which refuses everything, while no policy can be in force. Ask for the snapshot first:
+// the floor is there for as long as any sandbox may go on.
 func (h *Holder) Floor() *policies.Floor {
-	now, err := h.fresh()
-	if err != nil {
+	now, silence := h.state()
+	if now == nil || silence > max(FreshFor, now.stale) {
 		return nil
 	}
 	return now.floor
 }
 
-func (h *Holder) fresh() (*compiled, error) {
+// state returns what is in force, if anything, and for how long control has been silent about it.
+func (h *Holder) state() (now *compiled, silence time.Duration) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	switch {
-	case h.now == nil:
-		return nil, ErrNoState
-	case h.clock()-h.beat > FreshFor:
-		return nil, ErrStale
-	}
-	return h.now, nil
+	return h.now, h.clock() - h.beat
 }
 
 func compile(s State, base policies.FloorConfig) (*compiled, error) {
@@ -175,9 +195,19 @@ func compile(s State, base policies.FloorConfig) (*compiled, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sandbox %q: %w", box.ID, err)
 		}
-		c.sandboxes[box.ID] = entry{box.Org, box.Policy, snapshot, p.injector}
+		stale := staleOf(snapshot)
+		c.stale = max(c.stale, stale)
+		c.sandboxes[box.ID] = entry{box.Org, box.Policy, snapshot, stale, p.injector}
 	}
 	return c, nil
+}
+
+// staleOf is how long a snapshot may be gone by once control is silent.
+func staleOf(s *policies.Snapshot) time.Duration {
+	if mode, stale := s.Failure(); mode == policies.FailLastKnown {
+		return min(stale, policies.MaxStaleCap)
+	}
+	return 0
 }
 
 func compileFloor(exempt []Exemption, base policies.FloorConfig) (*policies.Floor, error) {

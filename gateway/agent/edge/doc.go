@@ -7,7 +7,7 @@
 //
 //   - AE-1: sockets are served only once the process is in its cage (TestSocketsAreRefusedOutsideTheCage).
 //   - AE-2: a name is with the node before its address is with a sandbox; while the node is away no name gets one (TestNameGoesToTheNodeFirst).
-//   - AE-3: with no fresh policy the flows that are alive end (TestStalePolicyEndsFlows).
+//   - AE-3: with no fresh policy, nor a last known one that may hold, the flows that are alive end (TestStalePolicyEndsFlows).
 //   - AE-4: a verdict that was recorded outlives the process, and reaches control once it is there (TestRecordOutlivesAKill).
 //
 // # Not here
@@ -18,6 +18,6 @@
 // # Failure
 //
 // Without the node no new address is bound and no new name is answered, for a moment: the supervisor starts it again. Without
-// control nothing new is allowed after feed.FreshFor; without room in the spool every connection is refused. A table of
+// control nothing new is allowed after feed.FreshFor, or after max_stale where the policy's failure_mode is last_known, then without secrets; without room in the spool every connection is refused. A table of
 // addresses that does not fit, or a part that ends, ends the process, and the next one begins with what the node has.
 package edge

@@ -12,13 +12,12 @@ import (
 	"portreeve.dev/secrets"
 )
 
-// injector puts the secrets of the newest policy into requests; without a fresh one there are none, and every host counts as
-// granted, so that nothing passes as it came.
+// injector puts the secrets of the newest policy into requests; without a fresh one there are none. Under a last known policy what
+// it granted counts as granted, so that requests there are refused; without any policy every host does, so that nothing passes as it came.
 type injector struct{ holder *feed.Holder }
 
 func (i injector) Granted(b egress.Binding, host string) bool {
-	held, _, err := i.holder.Injector(b)
-	return err != nil || held.Granted(host)
+	return i.holder.Granted(b, host)
 }
 
 func (i injector) Apply(_ context.Context, b egress.Binding, to proxy.Place, r *http.Request) ([]decisions.Use, error) {
