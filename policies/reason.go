@@ -43,6 +43,8 @@ const (
 	ReasonCredential        Reason = "credential_invalid"     // what should open a door is missing or wrong
 	ReasonCredentialExpired Reason = "credential_expired"     // it was good once
 	ReasonCredentialElse    Reason = "credential_elsewhere"   // it is good at another door, or from another address
+	ReasonKilled            Reason = "killed"                 // somebody ended the flow by its id
+	ReasonQuota             Reason = "quota"                  // the org's bytes of the month are used up
 )
 
 // Guidance of each reason: one sentence for an agent that was refused and has to choose what to do next.
@@ -82,6 +84,8 @@ var guidance = map[Reason]string{
 	ReasonCredential:        "The proxy does not accept this user name and password; whoever attached the sandbox can get new ones.",
 	ReasonCredentialExpired: "The proxy's password has expired; whoever attached the sandbox can get a new one.",
 	ReasonCredentialElse:    "The proxy's password is for another door or another address; it can be used only where it was made for.",
+	ReasonKilled:            "A person or program with the right to do so ended this connection; ask before opening it again.",
+	ReasonQuota:             "The organisation's traffic for this month is used up; tell the person who runs the sandbox, retries will not help.",
 }
 
 // String is the reason as it is written everywhere.

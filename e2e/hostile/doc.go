@@ -7,6 +7,8 @@
 //	hostile tcp NAME:PORT                        connects, prints the first line that comes, or what an echo gives back
 //	hostile udp NAME:PORT                        sends a packet, prints what comes back
 //	hostile hold NAME:PORT                       connects to an echo and prints how long it was until the other side ended it
+//	hostile drain NAME:PORT SNI HOST PATH FILE   downloads over TLS, at some 2 MiB/s; the file says how many bytes came so far, and
+//	                                             why it ended
 //	hostile resolve NAME                         prints the address that the name is given
 //	hostile dns SERVER NAME                      asks a server of its choice
 //	hostile opened SCRIPT                        says the requests of a script on one TLS connection, verified, and prints the answers

@@ -40,6 +40,8 @@ func run(args []string) (string, error) {
 		return packet(args[0])
 	case verb == "hold" && len(args) == 1:
 		return hold(args[0])
+	case verb == "drain" && len(args) == 5:
+		return drain(args[0], args[1], args[2], args[3], args[4])
 	case verb == "resolve" && len(args) == 1:
 		return resolve(args[0])
 	case verb == "dns" && len(args) == 2:

@@ -13,6 +13,8 @@
 //   - EF-5: connections are bounded per sandbox and per org (TestFlowCaps).
 //   - EF-6: expiry and staleness end a flow without any call from outside (TestRunEndsExpired).
 //   - EF-8: a flow that passes unseen ends when its rule opens TLS, or when a secret is granted to its host (TestOpaqueFlowEndsWhenItMustBeSeen).
+//   - EF-9: flows are listed and killed within their org only (TestFlowsOfAnotherOrgAreNotThere).
+//   - EF-10: a flow killed by its id ends, and no other (TestKilledFlowEndsAlone).
 //   - EF-7: a flow whose sandbox was unbound, or began anew, is ended (TestUnboundSandboxEndsFlows).
 //
 // # Not here

@@ -17,6 +17,7 @@ type Flow struct {
 	Opaque  bool             // its bytes pass unseen
 	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
 	Remote  netip.AddrPort   // the address dialled, once it is: floor and rules by address judge it again
+	Live    *egress.Live     // kept by its owner, for who lists flows; a part that is all of its connection has the connection's
 
 	// Kill ends the connection, for example by closing both sockets. It is called at most once, from another goroutine than the
 	// one that added the flow, and must not block for long; that goroutine then calls remove.

@@ -12,8 +12,7 @@ import (
 type clientConn struct {
 	net.Conn
 	owner  *connection
-	peeked []byte       // to be read first; owned by the reader
-	active atomic.Int64 // when a byte last moved, in nanoseconds since the epoch
+	peeked []byte // to be read first; owned by the reader
 	once   sync.Once
 }
 
@@ -27,18 +26,20 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	c.touch(n)
+	c.owner.came(n)
 	return n, err
 }
 
 func (c *clientConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.touch(n)
+	c.owner.went(n)
 	return n, err
 }
 
 func (c *clientConn) touch(n int) {
 	if n > 0 {
-		c.active.Store(time.Now().UnixNano())
+		c.owner.live.Last.Store(time.Now().UnixNano())
 	}
 }
 

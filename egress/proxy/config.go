@@ -103,11 +103,13 @@ type Flow struct {
 	Remote  netip.AddrPort        // the address dialled, once it is known
 	Opaque  bool                  // its bytes pass unseen: it ends, too, when they have to be seen
 	Local   bool                  // ends here (portreeve.internal): it counts, but no policy is asked about it
+	Live    *egress.Live          // what is known of it while it lives; that of its Parent if it is all of it
 	Kill    func(policies.Reason) // doesn't wait; it may call the flow's remove, so the table must hold no lock
 }
 
 // A FlowTable holds the live flows, caps them per sandbox and kills those that a tightened policy no longer allows.
-// A flow is added before it is judged, so that no policy change falls between the two. Safe for concurrent use.
+// A flow is added before it is judged, so that no policy change falls between the two. The error is best a *LimitError.
+// Safe for concurrent use.
 type FlowTable interface {
 	Add(Flow) (remove func(), err error)
 }
@@ -165,6 +167,8 @@ type Config struct {
 	Dialer   Dialer
 	Flows    FlowTable
 
+	// Meters count and slow what connections move; nil does neither.
+	Meters Meters
 	// Certificates open TLS where a rule says so; nil refuses those connections.
 	Certificates Certificates
 	// UpstreamRoots verify upstreams of opened connections; nil means the system's.

@@ -38,6 +38,8 @@ type connection struct {
 	host    string         // the name that dst stands for, in normal form; empty for a connection by address
 	local   bool           // to portreeve.internal
 	since   time.Time
+	live    egress.Live
+	meter   Meter
 
 	ctx    context.Context // ends with the connection; its cause says why
 	cancel context.CancelCauseFunc
@@ -80,7 +82,9 @@ func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
 	}
 	c := &connection{p: p, id: newFlowID(), binding: b, dst: dst, since: time.Now()}
 	c.client = &clientConn{Conn: nc, owner: c}
+	c.live.Since = c.since
 	c.local = p.cfg.Self != nil && dst.Addr() == p.cfg.SelfAddr.Unmap()
+	c.meter = p.meter(b, c.local)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.refs.Store(2)
 	if !p.enter(c) {
@@ -89,7 +93,7 @@ func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
 		nc.Close()
 		return nil, false
 	}
-	c.watch.start(&c.client.active, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
+	c.watch.start(&c.live.Last, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
 	return c, true
 }
 
@@ -161,9 +165,9 @@ func (c *connection) run() (handed bool) {
 		c.host = host
 	}
 	req := c.request(policies.StageConnect, 0)
-	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: req, Local: c.local, Kill: c.kill})
+	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: req, Local: c.local, Live: &c.live, Kill: c.kill})
 	if err != nil {
-		return c.drop(judgement{req: req, v: policies.Denied(policies.ReasonBudget)})
+		return c.drop(judgement{req: req}.full(err))
 	}
 	c.onClosed(remove)
 	switch {
@@ -179,15 +183,17 @@ func (c *connection) run() (handed bool) {
 	return c.dispatch(j)
 }
 
-// use registers what is about to be judged below the connection's own flow, so that it ends alone.
-func (c *connection) use(req policies.Request, opaque bool, kill func(policies.Reason)) (func(), error) {
-	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Opaque: opaque, Kill: kill})
+// use registers what is about to be judged below the connection's own flow, so that it ends alone. What is all of the connection
+// has its live.
+func (c *connection) use(req policies.Request, opaque bool, live *egress.Live, kill func(policies.Reason)) (func(), error) {
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Opaque: opaque, Live: live, Kill: kill})
 }
 
 // reached registers a relay once more, now that its address is known: the floor may close that, too.
 func (c *connection) reached(req policies.Request, addr netip.Addr) (func(), error) {
 	remote := netip.AddrPortFrom(addr, req.Port)
-	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Remote: remote, Kill: c.kill})
+	c.live.Reach(remote)
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Remote: remote, Live: &c.live, Kill: c.kill})
 }
 
 func newFlowID() string { return "flo_" + uuid.NewV7().String() }

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
 )
 
@@ -31,7 +32,7 @@ func (x *exchange) outgoing() *http.Request {
 		Trailer:       announced(x.r.Trailer),
 	}
 	if x.r.ContentLength != 0 {
-		out.Body = &countedBody{x.r.Body, &x.sent, x.r, out.Trailer}
+		out.Body = &countedBody{x.r.Body, &x.live, x.r, out.Trailer}
 	}
 	return out.WithContext(x.ctx)
 }
@@ -53,14 +54,17 @@ func announced(trailer http.Header) http.Header {
 // of their own, and look for trailers on the same one.
 type countedBody struct {
 	io.ReadCloser
-	sent *atomic.Int64
+	live *egress.Live
 	from *http.Request
 	room http.Header
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.sent.Add(int64(n))
+	if n > 0 {
+		b.live.Out.Add(int64(n))
+		b.live.Last.Store(time.Now().UnixNano())
+	}
 	if err == io.EOF {
 		for name := range b.room {
 			b.room[name] = b.from.Trailer[name]
@@ -71,9 +75,11 @@ func (b *countedBody) Read(p []byte) (int, error) {
 
 // forward sends the request and passes the answer back. The decision is recorded already, and closed here in every case.
 func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisions.Decision) {
+	j.lives(&x.live, d.ID, d.Level)
+	j.lives(&x.c.live, d.ID, d.Level) // a connection shows the last of its requests
 	var end Closing
 	defer func() {
-		end.BytesOut, end.Duration = x.sent.Load(), time.Since(x.begun)
+		end.BytesOut, end.Duration = x.live.Out.Load(), time.Since(x.begun)
 		if end.Addr = j.req.Addr; j.req.Host != "" {
 			end.Addr = pool.last()
 		}
@@ -91,6 +97,7 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 		return
 	}
 	defer resp.Body.Close()
+	x.reached(j, pool)
 	end.Status = resp.StatusCode
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		x.upgrade(resp, j, d, &end)
@@ -107,6 +114,19 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
 	}
 	x.trailers(resp)
+}
+
+// reached notes for who lists flows where the request went.
+func (x *exchange) reached(j judgement, pool *pool) {
+	addr := j.req.Addr
+	if j.req.Host != "" {
+		addr = pool.last()
+	}
+	if addr.IsValid() {
+		remote := netip.AddrPortFrom(addr, j.req.Port)
+		x.live.Reach(remote)
+		x.c.live.Reach(remote)
+	}
 }
 
 var errBadAnswer = errors.New("an answer that makes no sense")
@@ -164,13 +184,15 @@ func (x *exchange) body(resp *http.Response) (n int64, err error) {
 	if streaming {
 		_ = control.Flush() // the head too must not wait for the first event
 	}
-	buf := buffers.large.Get().(*[32 << 10]byte)
+	buf := buffers.large.Get().(*[largeBuffer]byte)
 	defer buffers.large.Put(buf)
 	for {
 		m, err := resp.Body.Read(buf[:])
 		if m > 0 {
 			w, werr := x.w.Write(buf[:m])
 			n += int64(w)
+			x.live.In.Add(int64(w))
+			x.live.Last.Store(time.Now().UnixNano())
 			if werr != nil {
 				return n, werr
 			}

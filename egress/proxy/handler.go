@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/httphead"
@@ -30,8 +30,8 @@ type exchange struct {
 	path, query string // path in the form that is judged and sent; query as sent
 	hasQuery    bool
 	webSocket   bool
-	foreign     []string     // where it carried credentials of the sandbox's own
-	sent        atomic.Int64 // bytes of the body, to the upstream
+	foreign     []string    // where it carried credentials of the sandbox's own
+	live        egress.Live // its bytes are those of the bodies
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,6 +46,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.told.Store(true) // whatever comes of it, the request has a decision of its own
 	x := &exchange{p: p, c: c, w: w, r: r, begun: time.Now()}
+	x.live.Since = x.begun
+	x.live.Last.Store(x.begun.UnixNano())
 	if refusal := c.refusal(r); refusal != nil {
 		x.refuseHead(refusal)
 		return
@@ -100,9 +102,9 @@ func (x *exchange) serve() {
 
 	x.ctx, x.cancel = context.WithCancelCause(x.r.Context())
 	defer x.cancel(nil)
-	remove, err := x.c.use(req, false, func(r policies.Reason) { x.cancel(killed(r)) })
+	remove, err := x.c.use(req, false, &x.live, func(r policies.Reason) { x.cancel(killed(r)) })
 	if err != nil {
-		x.deny(judgement{req: req}.deny(policies.ReasonBudget), 0)
+		x.deny(judgement{req: req}.full(err), 0)
 		return
 	}
 	defer remove()

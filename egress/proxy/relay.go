@@ -16,6 +16,8 @@ const (
 	relayBuffer = 4 << 10  // while little moves: an idle relay should hold little
 	spliceAfter = 64 << 10 // then the kernel moves the bytes, at the price of a pipe
 	spliceChunk = 1 << 20
+	spliceQuiet = time.Second // without a byte: the pipe is given back
+	largeBuffer = 32 << 10
 )
 
 // relayRaw serves a connection that is not looked into: record, dial at once, move bytes.
@@ -27,9 +29,9 @@ func (c *connection) relayRaw(allowed policies.Protocol) (handed bool) {
 		protocol = policies.SSH
 	}
 	req := c.request(policies.StageConnect, protocol)
-	remove, err := c.use(req, true, c.kill)
+	remove, err := c.use(req, true, &c.live, c.kill)
 	if err != nil {
-		return c.drop(judgement{req: req}.deny(policies.ReasonBudget))
+		return c.drop(judgement{req: req}.full(err))
 	}
 	defer remove()
 	j := c.judge(req)
@@ -51,6 +53,7 @@ func (c *connection) relay(level string, j judgement, hello []byte) {
 		resetOnClose(c.client)
 		return
 	}
+	j.lives(&c.live, d.ID, level)
 	up, addr, err := c.dial(c.ctx, c.target(j))
 	end := Closing{Addr: addr}
 	if err != nil {
@@ -134,37 +137,35 @@ func (c *connection) moved(err error) string {
 	return ""
 }
 
-// pipe copies src to dst until the end of src, which it passes on as FIN.
+// pipe copies src to dst until the end of src, which it passes on as FIN: by hand while little moves, then in the kernel, until
+// nothing does.
 func (c *connection) pipe(dst, src net.Conn) (n int64, err error) {
-	n, err = c.copySmall(dst, src)
-	if err == nil {
-		var more int64
-		more, err = c.splice(dst, src)
-		n += more
+	from := c.source(src)
+	for err == nil {
+		var by, in int64
+		if by, err = c.copyByHand(dst, from); err == nil {
+			in, err = c.splice(dst, from)
+		}
+		n += by + in
 	}
 	if err == io.EOF {
-		err = nil
-	}
-	if err == nil {
 		err = ignoreClosed(closeWrite(dst))
 	}
 	return n, err
 }
 
-// copySmall moves the first bytes by hand. io.EOF is the end of src, nil means that there is much to move.
-func (c *connection) copySmall(dst, src net.Conn) (moved int64, err error) {
-	buf := buffers.small.Get().(*[relayBuffer]byte)
-	defer buffers.small.Put(buf)
+// copyByHand moves bytes until there is much to move, which is nil. io.EOF is the end of the source.
+func (c *connection) copyByHand(dst net.Conn, from *source) (moved int64, err error) {
 	for moved < spliceAfter {
-		n, err := src.Read(buf[:])
-		if n > 0 {
-			c.client.touch(n)
-			m, err := dst.Write(buf[:n])
-			moved += int64(m)
-			if err != nil {
-				return moved, err
+		data, err := from.next()
+		if len(data) > 0 {
+			n, werr := dst.Write(data)
+			moved += int64(n)
+			if werr != nil {
+				err = werr
 			}
 		}
+		from.release()
 		if err != nil {
 			return moved, err
 		}
@@ -172,27 +173,48 @@ func (c *connection) copySmall(dst, src net.Conn) (moved int64, err error) {
 	return moved, nil
 }
 
-// splice moves the rest, in the kernel if both are TCP. Such a copy doesn't show what it moves before it returns, so it is
-// made to return now and then.
-func (c *connection) splice(dst, src net.Conn) (moved int64, err error) {
-	to, from := io.Writer(dst), io.Reader(src)
-	if a, b := tcpOf(dst), tcpOf(src); a != nil && b != nil && len(c.client.peeked) == 0 {
-		to, from = a, b
+// splice moves bytes in the kernel, if both sides are TCP and there are descriptors for it, until nothing came for a while: then
+// it gives those back. Such a copy doesn't show what it moves before it returns, so it is made to return now and then.
+func (c *connection) splice(dst net.Conn, src *source) (moved int64, err error) {
+	to, from := plainTCP(dst), plainTCP(src.conn)
+	if to == nil || from == nil || len(c.client.peeked) > 0 {
+		src.enlarge()
+		return 0, nil
 	}
-	pause := c.p.cfg.Timeouts.Idle / 8
-	defer src.SetReadDeadline(time.Time{})
+	done, ok := c.meter.Pipes()
+	if !ok {
+		src.enlarge()
+		return 0, nil
+	}
+	defer done()
+	quiet := min(spliceQuiet, c.p.cfg.Timeouts.Idle/8)
+	defer from.SetReadDeadline(time.Time{})
 	for {
-		_ = src.SetReadDeadline(time.Now().Add(pause))
-		n, err := io.Copy(to, io.LimitReader(from, spliceChunk))
+		_ = from.SetReadDeadline(time.Now().Add(quiet))
+		most := c.meter.Chunk(spliceChunk)
+		n, err := io.Copy(to, io.LimitReader(from, most))
 		moved += n
-		c.client.touch(int(n))
+		c.spliced(dst, int(n))
 		switch {
 		case err != nil && isTimeout(err) && c.ctx.Err() == nil:
+			if n == 0 {
+				return moved, nil
+			}
 		case err != nil:
 			return moved, err
-		case n < spliceChunk:
+		case n < most:
 			return moved, io.EOF
 		}
+	}
+}
+
+// spliced counts what went past the client's own Read and Write.
+func (c *connection) spliced(dst net.Conn, n int) {
+	c.client.touch(n)
+	if dst == net.Conn(c.client) {
+		c.went(n)
+	} else {
+		c.came(n)
 	}
 }
 
@@ -207,7 +229,7 @@ func ignoreClosed(err error) error {
 // buffers are shared by all copies.
 var buffers = struct{ small, large sync.Pool }{
 	small: sync.Pool{New: func() any { return new([relayBuffer]byte) }},
-	large: sync.Pool{New: func() any { return new([32 << 10]byte) }},
+	large: sync.Pool{New: func() any { return new([largeBuffer]byte) }},
 }
 
 // failure names why there is no upstream.

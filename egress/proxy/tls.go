@@ -24,9 +24,9 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 	if err != nil {
 		return c.refuseHello(judgement{req: req}, err)
 	}
-	remove, err := c.use(req, true, c.kill)
+	remove, err := c.use(req, true, &c.live, c.kill)
 	if err != nil {
-		return c.alertDrop(judgement{req: req}.deny(policies.ReasonBudget))
+		return c.alertDrop(judgement{req: req}.full(err))
 	}
 	j := c.judge(req)
 	if j.v.Allowed() {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"portreeve.dev/egress/decisions"
 )
@@ -47,27 +49,38 @@ func (x *exchange) pump(nc net.Conn, client *bufio.Reader, up io.ReadWriteCloser
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		end.BytesIn, _ = pumpOne(nc, up)
+		end.BytesIn, _ = pumpOne(nc, up, &x.live.In, &x.live.Last)
 		nc.Close()
 	})
-	n, _ := pumpOne(up, client)
+	_, _ = pumpOne(up, client, &x.live.Out, &x.live.Last)
 	up.Close()
 	wg.Wait()
-	x.sent.Add(n)
 	end.Error = x.c.moved(nil)
 	if by, ok := context.Cause(x.ctx).(killed); ok {
 		end.Error = by.Error()
 	}
 }
 
-func pumpOne(dst io.Writer, src io.Reader) (n int64, err error) {
+func pumpOne(dst io.Writer, src io.Reader, moved, last *atomic.Int64) (n int64, err error) {
 	buf := buffers.small.Get().(*[relayBuffer]byte)
 	defer buffers.small.Put(buf)
-	return io.CopyBuffer(onlyWriter{dst}, onlyReader{src}, buf[:])
+	return io.CopyBuffer(countingWriter{dst, moved, last}, onlyReader{src}, buf[:])
 }
 
-// onlyWriter and onlyReader hide shortcuts that would allocate a buffer of their own.
-type (
-	onlyWriter struct{ io.Writer }
-	onlyReader struct{ io.Reader }
-)
+// A countingWriter says as it goes how much was written.
+type countingWriter struct {
+	w           io.Writer
+	moved, last *atomic.Int64
+}
+
+func (c countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	if n > 0 {
+		c.moved.Add(int64(n))
+		c.last.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// onlyReader hides shortcuts that would allocate a buffer of their own.
+type onlyReader struct{ io.Reader }

@@ -23,6 +23,7 @@ type Config struct {
 	Keyring   *seal.Keyring   // seals the values of secrets
 	Floor     *policies.Floor // what check judges addresses by: the edges' own
 
+	Flows      Flows // live connections; nil: no edge can be asked
 	Tunnels    Tunnels
 	SetupToken sso.Secret    // registers one org; zero: nobody can register
 	Version    string        // of the program, for the OpenAPI document
@@ -51,6 +52,9 @@ func (c *Config) complete() error {
 	}
 	if c.Template == nil {
 		c.Template = func() string { return "base" }
+	}
+	if c.Flows == nil {
+		c.Flows = noEdge{}
 	}
 	if c.Settle == nil {
 		c.Settle = func(context.Context) {}

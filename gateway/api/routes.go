@@ -22,6 +22,7 @@ func (s *Server) routes() {
 	s.auditRoutes()
 	s.secretRoutes()
 	s.tunnelRoutes()
+	s.flowRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -37,6 +37,7 @@ const (
 	AuthorityCreate  Action = "authority.create"
 	TunnelCreate     Action = "tunnel.create"
 	TunnelDelete     Action = "tunnel.delete"
+	FlowKill         Action = "flow.kill"
 )
 
 // Actions lists every code.
@@ -44,7 +45,7 @@ func Actions() []Action {
 	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
-		TunnelCreate, TunnelDelete}
+		TunnelCreate, TunnelDelete, FlowKill}
 }
 
 // Known reports whether a is one of Actions.

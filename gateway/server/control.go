@@ -116,7 +116,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
-		Tunnels: tunnels, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
+		Flows: liveFlows{&c.edge.Peer}, Tunnels: tunnels, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
 		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ type flowTable struct{ *flows.Table }
 
 func (t flowTable) Add(f proxy.Flow) (func(), error) {
 	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
-		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local})
+		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local, Live: f.Live})
 }
 
 // recorder remembers what is open, so that it can be closed by its id.

@@ -158,6 +158,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	})
 	e.registerNode()
 	e.holder.Register(e.control.Mux)
+	e.registerFlows()
 	link.Handle(e.control.Mux, role.EdgeFlush, e.flush)
 	return err
 }
