@@ -109,11 +109,14 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 	}
 	out.Body.Revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
 		for _, p := range drafts {
-			if _, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version); err != nil {
+			if err := s.putAllowed(ctx, tx, c, in.Body.Sandbox, p); err != nil {
 				return err
 			}
 		}
 		for _, p := range drafts { // not before all of them are there
+			if p.Name == ownName { // it can't let anything through that the other layers open
+				continue
+			}
 			if err := noneGranted(ctx, tx, p.Name, s.Now()); err != nil {
 				return allowedUnopened(err)
 			}
@@ -130,6 +133,19 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 		wait = "applied"
 	}
 	return out, s.published(ctx, out.Body.Revision, wait)
+}
+
+// putAllowed stores a layer with its new rule.
+func (s *Server) putAllowed(ctx context.Context, tx *store.Tx, c *caller, sandbox string, p store.Policy) error {
+	if p.Name != ownName {
+		_, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version)
+		return tooManyPolicies(err)
+	}
+	if _, err := s.mayChange(ctx, tx, c, sandbox); err != nil {
+		return err
+	}
+	_, err := tx.SetOwnList(ctx, sandbox, p.Document, p.Version)
+	return tooMuchOwn(err)
 }
 
 // allowedUnopened says of a refusal about a rule, which the client did not write, what it means for the host.

@@ -29,7 +29,7 @@ type checkIn struct {
 		Path     string          `json:"path,omitempty" maxLength:"8192"`
 		Sandbox  string          `json:"sandbox,omitempty" maxLength:"64" doc:"Judge by this sandbox's policy."`
 		Policy   string          `json:"policy,omitempty" maxLength:"63" doc:"Judge by this policy. Default: the org's default."`
-		Document json.RawMessage `json:"document,omitempty" doc:"A draft, judged in the place of the named policy if one is given, else of the ceiling."`
+		Document json.RawMessage `json:"document,omitempty" doc:"A draft, an object or a string of JSON or YAML, judged in the place of the named policy if one is given, else of the ceiling."`
 	}
 }
 
@@ -107,23 +107,14 @@ func (s *Server) check(ctx context.Context, c *caller, in *checkIn) (*checkOut, 
 
 // drafted puts a draft in the place of the layer that it would replace.
 func (s *Server) drafted(l layers, policy string, document json.RawMessage) (layers, error) {
-	text, _ := takeVersion(document)
-	d, err := parseDocument(text, s.Now())
-	if err != nil {
-		p := refuseDocument(err, document)
-		for i := range p.Errors {
-			p.Errors[i].Location = "body.document" + p.Errors[i].Location[len("body"):]
-		}
-		return l, p
-	}
-	normal, err := json.Marshal(d)
+	d, err := s.readInside("document", document)
 	if err != nil {
 		return l, err
 	}
 	if policy != "" {
-		l.named = &store.Policy{Name: policy, Document: normal}
+		l.named = &store.Policy{Name: policy, Document: d.normal}
 	} else {
-		l.ceiling = store.Policy{Document: normal}
+		l.ceiling = store.Policy{Document: d.normal}
 	}
 	return l, nil
 }

@@ -66,7 +66,7 @@ func operations(t *testing.T, w *apitest.World) []operation {
 					o.body = append(o.body, name)
 				}
 			}
-			if strings.HasPrefix(path, "/settings/egress") || strings.HasPrefix(path, "/policies/") {
+			if strings.HasPrefix(path, "/settings/egress") || strings.HasPrefix(path, "/policies/") || path == "/sandbox/{id}/egress" {
 				o.body = append(o.body, "rules", "mode", "allowed_domains", "allowed_ports", "observe_until", "failure_mode")
 			}
 			all = append(all, o)
@@ -248,6 +248,9 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 		{"GET", "/sandbox/" + box + "/files/list?path=.", ""}, {"DELETE", "/sandbox/" + box + "/files?path=a", ""},
 		{"GET", "/settings/egress/audit?sandbox_id=" + box, ""}, {"GET", "/audit?sandbox_id=" + box, ""},
 		{"GET", "/decisions/" + dec, ""}, {"GET", "/policies/web", ""},
+		{"GET", "/policies/web/versions", ""}, {"GET", "/policies/web/versions/1", ""}, {"POST", "/policies/web/versions/1/restore", ""},
+		{"PUT", "/sandbox/" + box + "/egress", `{"rules":[]}`}, {"GET", "/sandbox/" + box + "/egress", ""}, {"DELETE", "/sandbox/" + box + "/egress", ""},
+		{"PUT", "/sandbox/" + box + "/policy", `{"policy":"web"}`},
 		{"POST", "/policies/check", `{"host":"api.test","sandbox":"` + box + `"}`}, {"POST", "/policies/check", `{"host":"api.test","policy":"web"}`},
 		{"POST", "/allow", `{"host":"api.test","dry_run":true,"sandbox":"` + box + `"}`}, {"POST", "/allow", `{"host":"api.test","dry_run":true,"policy":"web"}`},
 		{"POST", "/sandbox/" + box + "/pause", ""}, {"POST", "/sandbox/" + box + "/resume", ""},

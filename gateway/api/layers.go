@@ -44,8 +44,8 @@ func (s *Server) layersOf(ctx context.Context, c *caller, sandbox, policy string
 			return layers{}, err
 		}
 		policy = b.Policy
-		if len(b.Spec.Egress) > 0 {
-			l.own = &store.Policy{Name: ownName, Document: b.Spec.Egress}
+		if b.Own != nil {
+			l.own = &store.Policy{Name: ownName, Version: b.OwnVersion, Document: b.Own}
 		}
 	case policy == "":
 		settings, err := s.Store.Settings(ctx, c.org())

@@ -21,15 +21,22 @@ import (
 
 var (
 	policyName    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	reservedNames = []string{"ceiling", "floor", "own", "check"}
+	reservedNames = []string{"ceiling", "floor", "own", "check", "lint", "presets", "replay", "learn"}
 )
 
-// DocumentIn is exported because huma looks for parameters only in embedded structs that are.
-type DocumentIn struct {
-	RawBody     []byte `contentType:"application/json"`
+// ChangeIn is what every change of a document takes. It is exported because huma looks for parameters only in embedded structs
+// that are.
+type ChangeIn struct {
 	IfMatch     string `header:"If-Match" doc:"The ETag of the version that this one replaces; a stale one is 412. Without it the last write wins."`
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"Only if there is none yet."`
 	Wait        string `query:"wait" enum:"applied" doc:"Answer after every connected edge has acknowledged."`
+}
+
+// DocumentIn is a change that brings a document.
+type DocumentIn struct {
+	RawBody []byte `contentType:"application/json"`
+	ChangeIn
+	FormIn
 }
 
 type namedIn struct {
@@ -40,17 +47,12 @@ type namedIn struct {
 type nameIn struct {
 	Name    string `path:"name"`
 	Version int64  `query:"version" minimum:"0" doc:"An older version; default the current one."`
+	FormIn
 }
 
 type nameDeleteIn struct {
 	Name    string `path:"name"`
 	IfMatch string `header:"If-Match"`
-}
-
-type documentOut struct {
-	ETag        string `header:"ETag"`
-	ContentType string `header:"Content-Type"`
-	Body        []byte
 }
 
 type policyListOut struct {
@@ -71,31 +73,27 @@ type policyView struct {
 
 func (s *Server) policyRoutes() {
 	tags := []string{"policies"}
-	body := "The document: rules, or the form with mode and allowed_domains, which is converted and shown as rules. A version beside the rules counts as If-Match. " +
-		"The answer is the stored document with its version and, after a change, the revision that the edges acknowledge."
+	body := "The document, JSON or YAML: rules, or the form with mode and allowed_domains, which is converted and shown as rules. A version beside the rules counts as If-Match. " +
+		"The answer is the stored document with its version and, after a change, the revision that the edges acknowledge. YAML is kept as it was written, with its comments."
 	document := func(op huma.Operation) huma.Operation {
 		op.Tags = tags
-		op.SkipValidateBody = true // the language has a parser of its own
-		op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{
-			Type: "object", AdditionalProperties: true, Properties: map[string]*huma.Schema{
-				"rules": {Type: "array", Items: &huma.Schema{Type: "object", AdditionalProperties: true}}, "version": {Type: "integer"}},
-		}}}}}
-		return op
+		return documentOperation(op)
 	}
 	route(s, sso.ScopeRead, document(huma.Operation{OperationID: "get-egress", Method: http.MethodGet, Path: "/settings/egress", Summary: "Get the org's ceiling"}), s.getCeiling)
 	route(s, sso.ScopeAdmin, document(huma.Operation{OperationID: "put-egress", Method: http.MethodPut, Path: "/settings/egress", Summary: "Set the org's ceiling", Description: body}), s.putCeiling)
 	route(s, sso.ScopeRead, huma.Operation{OperationID: "list-policies", Method: http.MethodGet, Path: "/policies", Summary: "List named policies", Tags: tags}, s.listPolicies)
 	route(s, sso.ScopeRead, document(huma.Operation{OperationID: "get-policy", Method: http.MethodGet, Path: "/policies/{name}", Summary: "Get a named policy"}), s.getPolicy)
 	route(s, sso.ScopeAdmin, document(huma.Operation{OperationID: "put-policy", Method: http.MethodPut, Path: "/policies/{name}", Summary: "Set a named policy", Description: body}), s.putPolicy)
+	s.versionRoutes()
 	route(s, sso.ScopeAdmin, huma.Operation{OperationID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{name}", Summary: "Delete a named policy", Tags: tags}, s.deletePolicy)
 }
 
-func (s *Server) getCeiling(ctx context.Context, c *caller, _ *struct{}) (*documentOut, error) {
+func (s *Server) getCeiling(ctx context.Context, c *caller, in *FormIn) (*documentOut, error) {
 	p, err := s.Store.Policy(ctx, c.org(), store.Ceiling)
 	if err != nil {
 		return nil, err
 	}
-	return answerDocument(p, 0)
+	return in.answer(p, changed{})
 }
 
 func (s *Server) putCeiling(ctx context.Context, c *caller, in *DocumentIn) (*documentOut, error) {
@@ -118,7 +116,7 @@ func (s *Server) getPolicy(ctx context.Context, c *caller, in *nameIn) (p *docum
 	if err != nil {
 		return nil, err
 	}
-	return answerDocument(found, 0)
+	return in.answer(found, changed{})
 }
 
 func (s *Server) putPolicy(ctx context.Context, c *caller, in *namedIn) (*documentOut, error) {
@@ -129,33 +127,43 @@ func (s *Server) putPolicy(ctx context.Context, c *caller, in *namedIn) (*docume
 }
 
 func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *DocumentIn) (*documentOut, error) {
-	text, inside := takeVersion(in.RawBody)
-	document, err := parseDocument(text, s.Now())
-	if err != nil {
-		return nil, refuseDocument(err, in.RawBody)
-	}
-	normal, err := json.Marshal(document)
+	d, err := s.readDocument(in.RawBody)
 	if err != nil {
 		return nil, err
 	}
-	expected, err := s.expected(ctx, c, name, in, inside)
-	if err != nil {
-		return nil, err
-	}
-	action, object := audit.PolicyUpdate, "policy:"+name
+	action := audit.PolicyUpdate
 	if name == store.Ceiling {
-		action, object = audit.EgressUpdate, "ceiling"
+		action = audit.EgressUpdate
+	}
+	return s.storeDocument(ctx, c, name, d, &in.ChangeIn, &in.FormIn, action)
+}
+
+// storeDocument makes a document the next version of a name.
+func (s *Server) storeDocument(ctx context.Context, c *caller, name string, d draftDocument, in *ChangeIn, form *FormIn, action audit.Action) (*documentOut, error) {
+	expected, err := in.expected(d.version, func() (bool, error) {
+		p, err := s.Store.Policy(ctx, c.org(), name)
+		if errors.Is(err, store.ErrNotFound) {
+			return false, nil
+		}
+		return p.Version > 0, err
+	})
+	if err != nil {
+		return nil, err
 	}
 	var p store.Policy
 	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
-		if p, err = tx.PutPolicy(ctx, name, normal, expected); err != nil {
-			return err
+		if p, err = tx.PutPolicyFrom(ctx, name, d.normal, d.origin, expected); err != nil {
+			return tooManyPolicies(err)
 		}
 		if err := noneGranted(ctx, tx, name, s.Now()); err != nil {
 			return err
 		}
 		tx.Bump()
-		return tx.Record(ctx, action, object, map[string]string{"version": strconv.FormatInt(p.Version, 10)})
+		details := map[string]string{"version": strconv.FormatInt(p.Version, 10)}
+		if p.Restored > 0 {
+			details["restored"] = strconv.FormatInt(p.Restored, 10)
+		}
+		return tx.Record(ctx, action, objectOf(name), details)
 	})
 	if err != nil {
 		return nil, err
@@ -163,11 +171,29 @@ func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *Do
 	if err := s.published(ctx, revision, in.Wait); err != nil {
 		return nil, err
 	}
-	return answerDocument(p, revision)
+	return form.answer(p, changed{revision: revision})
 }
 
-// expected turns the preconditions of a request into the version that must be stored.
-func (s *Server) expected(ctx context.Context, c *caller, name string, in *DocumentIn, inside *int64) (int64, error) {
+// objectOf names a document in the audit log.
+func objectOf(name string) string {
+	if name == store.Ceiling {
+		return "ceiling"
+	}
+	return "policy:" + name
+}
+
+// tooManyPolicies says which limit was reached.
+func tooManyPolicies(err error) error {
+	if !errors.Is(err, store.ErrLimit) {
+		return err
+	}
+	return problem(http.StatusConflict, "limit_reached", fmt.Sprintf("the org's policies would be over %d, or over %d MiB in all, which is as many as an org may have: delete some, or shorten them",
+		store.PolicyCount, store.PolicyBytes>>20), FieldError{"body", "is over the org's limit"})
+}
+
+// expected turns the preconditions of a request into the version that must be stored. inside is the version that the document
+// itself names; there reports whether any is stored.
+func (in *ChangeIn) expected(inside *int64, there func() (bool, error)) (int64, error) {
 	want := store.AnyVersion
 	add := func(v int64) error {
 		if want != store.AnyVersion && want != v {
@@ -180,12 +206,10 @@ func (s *Server) expected(ctx context.Context, c *caller, name string, in *Docum
 		want = 0
 	}
 	if in.IfMatch == "*" { // any, but there must be one
-		p, err := s.Store.Policy(ctx, c.org(), name)
-		if errors.Is(err, store.ErrNotFound) || err == nil && p.Version == 0 {
-			return 0, problem(http.StatusPreconditionFailed, "version_changed", "there is none to replace")
-		}
-		if err != nil {
+		if yes, err := there(); err != nil {
 			return 0, err
+		} else if !yes {
+			return 0, problem(http.StatusPreconditionFailed, "version_changed", "there is none to replace")
 		}
 	} else if in.IfMatch != "" {
 		v, err := parseETag(in.IfMatch)
@@ -215,38 +239,6 @@ func parseETag(s string) (int64, error) {
 		return 0, problem(http.StatusPreconditionFailed, "version_changed", "this is not an ETag of ours", FieldError{"header.If-Match", "is not an ETag of ours"})
 	}
 	return v, nil
-}
-
-// takeVersion takes the version out of a JSON document, where our answers put it, so that an answer can be sent back changed.
-func takeVersion(body []byte) ([]byte, *int64) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || fields["version"] == nil {
-		return body, nil
-	}
-	var version int64
-	if json.Unmarshal(fields["version"], &version) != nil {
-		return body, nil // the parser names it
-	}
-	delete(fields, "version")
-	delete(fields, "revision")
-	rest, err := json.Marshal(fields)
-	if err != nil {
-		return body, nil
-	}
-	return rest, &version
-}
-
-// answerDocument writes a document with its version before everything else.
-func answerDocument(p store.Policy, revision int64) (*documentOut, error) {
-	head := fmt.Sprintf(`{"version":%d`, p.Version)
-	if revision > 0 {
-		head += fmt.Sprintf(`,"revision":%d`, revision)
-	}
-	rest := strings.TrimPrefix(strings.TrimSpace(string(p.Document)), "{")
-	if !strings.HasPrefix(rest, "}") {
-		head += ","
-	}
-	return &documentOut{ETag: etag(p.Version), ContentType: "application/json", Body: []byte(head + rest + "\n")}, nil
 }
 
 // published tells the feed and, if the client asked for it, waits for the edges.

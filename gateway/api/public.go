@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,6 +42,20 @@ func notOpenToAll(ctx context.Context, tx *store.Tx, grants []secrets.Grant) err
 		}
 	}
 	return nil
+}
+
+// notOpenWithGrant refuses a policy for a sandbox with a public tunnel under which it may use a secret.
+func notOpenWithGrant(ctx context.Context, tx *store.Tx, b store.Sandbox) error {
+	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Now())
+	if err != nil || !slices.ContainsFunc(open, func(p store.SandboxPolicy) bool { return p.Sandbox == b.ID }) {
+		return err
+	}
+	err = noGrantApplies(ctx, tx, b)
+	if p, ok := errors.AsType[*Problem](err); ok {
+		p.Detail = "the sandbox has a public tunnel, and under this policy it may use a secret: anybody could use it through the tunnel"
+		p.Errors = []FieldError{{"body.policy", "grants a secret to a sandbox with a public tunnel"}}
+	}
+	return err
 }
 
 // applies reports whether some grant is for sandboxes under that policy.

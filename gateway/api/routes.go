@@ -11,6 +11,7 @@ func (s *Server) routes() {
 	s.registerRoutes()
 	s.keyRoutes()
 	s.sandboxRoutes()
+	s.ownListRoutes()
 	s.executeRoutes()
 	s.shellRoutes()
 	s.fileRoutes()

@@ -60,6 +60,7 @@ type sandboxView struct {
 	Policy        string          `json:"policy" doc:"Its named policy; empty: the ceiling alone."`
 	PolicyVersion int64           `json:"policy_version" doc:"Of the named policy, or of the ceiling."`
 	Egress        json.RawMessage `json:"egress,omitempty" doc:"Its own policy document, if it has one."`
+	EgressVersion int64           `json:"egress_version,omitempty" doc:"Of that document."`
 	CPUs          string          `json:"cpus"`
 	Memory        string          `json:"memory"`
 	Timeout       int64           `json:"timeout_seconds"`
@@ -170,7 +171,7 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 	if err := checkEnv("body.env", in.Body.Env); err != nil {
 		return o, err
 	}
-	if o.Spec.Egress, err = s.ownList(in.Body.Egress); err != nil {
+	if o.Own, err = s.ownList(in.Body.Egress); err != nil {
 		return o, err
 	}
 	if in.Body.Policy == "" {
@@ -178,28 +179,6 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 	}
 	o.Policy = &in.Body.Policy
 	return o, s.mayGive(ctx, c, in.Body.Policy)
-}
-
-// maxOwnList is how long the list of one sandbox may be: each goes to the edges with every change.
-const maxOwnList = 128 << 10
-
-// ownList brings the list of one sandbox into its normal form.
-func (s *Server) ownList(sent json.RawMessage) (json.RawMessage, error) {
-	if len(sent) == 0 {
-		return nil, nil
-	}
-	if len(sent) > maxOwnList {
-		return nil, invalid("body.egress", fmt.Sprintf("is over %d bytes; long lists belong into a named policy", maxOwnList))
-	}
-	document, err := parseDocument(sent, s.Now())
-	if err != nil {
-		p := refuseDocument(err, sent)
-		for i := range p.Errors {
-			p.Errors[i].Location = "body.egress" + strings.TrimPrefix(p.Errors[i].Location, "body")
-		}
-		return nil, p
-	}
-	return json.Marshal(document)
 }
 
 // mayGive refuses a policy that the key does not list. The org's default is everybody's.
@@ -392,10 +371,13 @@ func (s *Server) sandboxAnswer(ctx context.Context, b store.Sandbox) (*sandboxOu
 func viewSandbox(b store.Sandbox, versions map[string]int64) sandboxView {
 	v := sandboxView{
 		SandboxID: b.ID, ID: b.ID, Org: b.Org, Session: b.ID, Status: string(b.Status), Reason: b.Reason, Addr: b.Addr, PodIP: b.Addr, RunscID: b.RunscID,
-		Incarnation: b.Incarnation, Generation: b.Generation, Policy: b.Policy, PolicyVersion: versions[b.Policy], Egress: b.Spec.Egress,
+		Incarnation: b.Incarnation, Generation: b.Generation, Policy: b.Policy, PolicyVersion: versions[b.Policy], Egress: b.Own,
 		CPUs: b.Spec.CPUs, Memory: b.Spec.Memory, Timeout: b.Spec.Timeout, Template: b.Spec.Template, Isolation: b.Spec.Isolation,
 		CreatedAt: b.CreatedAt, ExpiresAt: b.ExpiresAt, EndedAt: timeOrNil(b.EndedAt),
 		Startup: startMetrics{TotalMS: b.Metrics.TotalMS, CreateMS: b.Metrics.CreateMS, ReadyMS: b.Metrics.ReadyMS},
+	}
+	if b.Own != nil {
+		v.EgressVersion = b.OwnVersion
 	}
 	for _, p := range b.Metrics.Phases {
 		v.Startup.Phases = append(v.Startup.Phases, startPhase(p))

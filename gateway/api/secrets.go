@@ -26,6 +26,7 @@ type secretView struct {
 	Name      string      `json:"name"`
 	Scope     string      `json:"scope"`
 	Version   int64       `json:"version" doc:"Grows with each new value."`
+	State     string      `json:"state" enum:"ready,unavailable" doc:"unavailable: its value can't be opened; requests that it is granted for are refused until it gets a new one."`
 	Grants    []grantView `json:"grants" nullable:"false"`
 	CreatedAt time.Time   `json:"created_at"`
 	UpdatedAt time.Time   `json:"updated_at"`
@@ -47,9 +48,12 @@ func (g grantView) grant() secrets.Grant {
 	return secrets.Grant{Host: g.Host, Port: uint16(g.Port), Methods: g.Methods, Path: g.Path, Place: g.Place, Header: g.Header, Template: g.Template, Policies: g.Policies}
 }
 
-func viewSecret(s store.Secret) secretView {
-	v := secretView{s.ID, s.Name, s.Scope, s.Version, []grantView{}, s.CreatedAt, s.UpdatedAt}
-	for _, g := range s.Grants {
+func (s *Server) viewSecret(kept store.Secret) secretView {
+	v := secretView{kept.ID, kept.Name, kept.Scope, kept.Version, "ready", []grantView{}, kept.CreatedAt, kept.UpdatedAt}
+	if _, err := s.Keyring.Open(sealedAs(kept.Org, kept.ID, kept.Version), kept.Sealed); err != nil {
+		v.State = "unavailable"
+	}
+	for _, g := range kept.Grants {
 		v.Grants = append(v.Grants, grantView{g.Host, int(g.Port), g.Methods, g.Path, g.Place, g.Header, g.Template, g.Policies})
 	}
 	return v
@@ -129,7 +133,7 @@ func (s *Server) listSecrets(ctx context.Context, c *caller, _ *struct{}) (*secr
 	out := &secretListOut{}
 	out.Body.Secrets = []secretView{}
 	for _, one := range all {
-		out.Body.Secrets = append(out.Body.Secrets, viewSecret(one))
+		out.Body.Secrets = append(out.Body.Secrets, s.viewSecret(one))
 	}
 	return out, nil
 }
@@ -159,7 +163,12 @@ func (s *Server) sealValue(org, id string, version int64, text string) ([]byte, 
 	if err != nil {
 		return nil, invalid("body.value", err.Error()) // which says what is wrong, not what was sent
 	}
-	return s.Keyring.Seal(seal.Record{Kind: "secret", Org: org, Name: id, Version: version}, value.Reveal())
+	return s.Keyring.Seal(sealedAs(org, id, version), value.Reveal())
+}
+
+// sealedAs is what a secret's sealed bytes are bound to.
+func sealedAs(org, id string, version int64) seal.Record {
+	return seal.Record{Kind: "secret", Org: org, Name: id, Version: version}
 }
 
 func (s *Server) putSecret(ctx context.Context, c *caller, in *secretPutIn) (*secretOut, error) {
@@ -214,7 +223,7 @@ func (s *Server) getGrants(ctx context.Context, c *caller, in *secretNameIn) (*s
 		return nil, err
 	}
 	out := &secretOut{}
-	out.Body.Secret = viewSecret(now)
+	out.Body.Secret = s.viewSecret(now)
 	return out, nil
 }
 
@@ -263,7 +272,7 @@ func (s *Server) changeSecret(ctx context.Context, c *caller, action audit.Actio
 	var done store.Secret
 	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
 		if done, err = change(tx); err != nil {
-			return err
+			return tooManySecrets(err)
 		}
 		tx.Bump()
 		return tx.Record(ctx, action, done.ID, map[string]string{"name": done.Name})
@@ -275,8 +284,17 @@ func (s *Server) changeSecret(ctx context.Context, c *caller, action audit.Actio
 		return nil, err
 	}
 	out := &secretOut{}
-	out.Body.Secret = viewSecret(done)
+	out.Body.Secret = s.viewSecret(done)
 	return out, nil
+}
+
+// tooManySecrets says which limit was reached.
+func tooManySecrets(err error) error {
+	if !errors.Is(err, store.ErrLimit) {
+		return err
+	}
+	return problem(http.StatusConflict, "limit_reached", fmt.Sprintf("the org's secrets would be over %d, or with their grants over %d MiB in all, which is as many as an org may have: delete some",
+		store.SecretCount, store.SecretBytes>>20), FieldError{"body", "is over the org's limit"})
 }
 
 // injectSecrets answers known clients. Values enter no sandbox, so none is set.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"portreeve.dev/gateway/api/apitest"
+	"portreeve.dev/gateway/audit"
+	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/secrets/seal"
 )
 
@@ -273,4 +275,53 @@ func TestInjectSetsNothing(t *testing.T) {
 	}
 	c.Do("POST", "/sandbox/"+box+"/secrets/inject", object{"secrets": []string{"key", "nowhere"}}).Refused(422, "invalid_request", "body.secrets[1]")
 	c.Do("POST", "/sandbox/sbx_nowhere/secrets/inject", object{"all": true}).Refused(404, "sandbox_not_found")
+}
+
+func TestUnavailableSecretIsShown(t *testing.T) {
+	w := apitest.New(t)
+	c := w.Org("one")
+	secret(c, "good")
+	secret(c, "bad")
+	_, err := w.Store.Change(t.Context(), principal(c), func(tx *store.Tx) error {
+		if err := tx.SetSecretValue(t.Context(), "bad", 2, []byte("damaged")); err != nil {
+			return err
+		}
+		return tx.Record(t.Context(), audit.SecretUpdate, "bad", nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := c.Do("GET", "/secrets", nil).Want(200)
+	if list.String("secrets.0.name") != "bad" || list.String("secrets.0.state") != "unavailable" || list.String("secrets.1.state") != "ready" {
+		t.Errorf("%s", list.Body)
+	}
+	if one := c.Do("GET", "/secrets/bad/grants", nil).Want(200); one.String("secret.state") != "unavailable" {
+		t.Errorf("%s", one.Body)
+	}
+	if mended := c.Do("PUT", "/secrets/bad", object{"value": "new"}).Want(200); mended.String("secret.state") != "ready" {
+		t.Errorf("%s", mended.Body)
+	}
+}
+
+func TestSecretsOfAnOrgAreBounded(t *testing.T) {
+	w := apitest.New(t)
+	c := w.Org("one")
+	_, err := w.Store.Change(t.Context(), principal(c), func(tx *store.Tx) error {
+		for range store.SecretCount - 1 {
+			id := store.NewID("sec")
+			if _, err := tx.CreateSecret(t.Context(), store.Secret{ID: id, Name: id, Scope: "sandbox", Sealed: []byte("x")}); err != nil {
+				return err
+			}
+		}
+		return tx.Record(t.Context(), audit.SecretCreate, "many", nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret(c, "last")
+	if a := c.Do("POST", "/secrets", object{"name": "over", "value": "x"}).Refused(409, "limit_reached", "body"); !strings.Contains(a.String("detail"), "500") {
+		t.Errorf("%s", a.Body)
+	}
+	c.Do("DELETE", "/secrets/last", nil).Want(200)
+	secret(c, "over")
 }

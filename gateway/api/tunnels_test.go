@@ -277,6 +277,11 @@ func TestPublicTunnelAndGrantExcludeEachOther(t *testing.T) {
 	open(web, true).Refused(409, "public_with_grant", "body.public")
 	open(web, false).Want(201)  // who calls has a token
 	open(plain, true).Want(201) // no grant is for it
+	// Nor by a change of its policy.
+	c.Do("PUT", "/sandbox/"+plain+"/policy", object{"policy": "web"}).Refused(409, "public_with_grant", "body.policy")
+	c.Do("PUT", "/policies/other", document()).Want(200)
+	c.Do("PUT", "/sandbox/"+plain+"/policy", object{"policy": "other"}).Want(200)
+	c.Do("PUT", "/sandbox/"+plain+"/policy", object{"policy": nil}).Want(200)
 	secret(other, "key")
 	other.Do("PUT", "/secrets/key/grants", grants(grant("api.test"))).Want(200) // concerns nobody here
 	open(plain, true).Want(201)

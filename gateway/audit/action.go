@@ -25,8 +25,12 @@ const (
 	FileDelete       Action = "file.delete"
 	EgressUpdate     Action = "egress.update"
 	EgressAllow      Action = "egress.allow"
+	EgressRestore    Action = "egress.restore"
 	PolicyUpdate     Action = "policy.update"
 	PolicyDelete     Action = "policy.delete"
+	PolicyRestore    Action = "policy.restore"
+	SandboxEgress    Action = "sandbox.egress" // its own list was set or taken away
+	SandboxPolicy    Action = "sandbox.policy" // it was put under another policy
 	SettingsUpdate   Action = "settings.update"
 	SandboxReconcile Action = "sandbox.reconcile"
 	SecretCreate     Action = "secret.create"
@@ -45,7 +49,7 @@ func Actions() []Action {
 	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
-		TunnelCreate, TunnelDelete, FlowKill}
+		TunnelCreate, TunnelDelete, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy}
 }
 
 // Known reports whether a is one of Actions.

@@ -1,11 +1,14 @@
 package feed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,30 +136,70 @@ func TestOlderRevisionIsRefused(t *testing.T) {
 	}
 }
 
-func TestUnreadableStateIsRefusedWhole(t *testing.T) {
-	h, _ := clocked()
-	if err := h.Apply(state(1)); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*State){
-		"unknown field":          func(s *State) { s.Orgs[1].Ceiling.Document = json.RawMessage(`{"rulez":[]}`) },
-		"missing policy":         func(s *State) { s.Sandboxes[0].Policy = "gone" },
-		"missing org":            func(s *State) { s.Orgs = s.Orgs[:1] },
-		"exempts the hard floor": func(s *State) { s.Exempt = []Exemption{{CIDR: "127.0.0.0/8"}} },
+// TestUnusablePartIsClosed: what can't be used of one org is closed, and what is another's is as it says.
+func TestUnusablePartIsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil  func(*State)
+		denied []string // of those that are allowed otherwise: sbx_a, sbx_a2, sbx_c
+		about  Closed
+	}{
+		"nothing":                         {func(*State) {}, nil, Closed{}},
+		"a ceiling with an unknown field": {func(s *State) { s.Orgs[0].Ceiling.Document = json.RawMessage(`{"rulez":[]}`) }, []string{"sbx_a", "sbx_a2"}, Closed{Org: orgA}},
+		"a policy with an unknown field":  {func(s *State) { s.Orgs[0].Policies[1].Document = json.RawMessage(`{"rulez":[]}`) }, []string{"sbx_a2"}, Closed{Org: orgA}},
+		"a list of its own with one":      {func(s *State) { s.Sandboxes[0].Own = json.RawMessage(`{"rulez":[]}`) }, []string{"sbx_a"}, Closed{Org: orgA, Sandbox: "sbx_a"}},
+		"a policy that is missing":        {func(s *State) { s.Sandboxes[0].Policy = "gone" }, []string{"sbx_a"}, Closed{Org: orgA, Sandbox: "sbx_a"}},
+		"an org that is missing":          {func(s *State) { s.Orgs = s.Orgs[1:] }, []string{"sbx_a", "sbx_a2"}, Closed{Org: orgA, Sandbox: "sbx_a"}},
+		"an exemption of the hard floor":  {func(s *State) { s.Exempt = []Exemption{{CIDR: "127.0.0.0/8"}} }, nil, Closed{}},
+		"an exemption of no address":      {func(s *State) { s.Exempt = []Exemption{{CIDR: "x"}} }, nil, Closed{}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			h, _ := clocked()
 			s := state(2)
-			spoil(&s)
-			if err := h.Apply(s); err == nil {
-				t.Fatal("applied")
+			s.Orgs[0].Policies = append(s.Orgs[0].Policies, Policy{Name: "web", Version: 1, Document: allowing("a.test")})
+			s.Orgs = append(s.Orgs, Org{ID: "org_c", Ceiling: Policy{Version: 1, Document: allowing("a.test")}})
+			s.Sandboxes = append(s.Sandboxes, Sandbox{ID: "sbx_a2", Org: orgA, Policy: "web"}, Sandbox{ID: "sbx_c", Org: "org_c"})
+			c.spoil(&s)
+			closed, err := h.apply(s)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if _, revision, err := h.Snapshot(bound("sbx_a", orgA)); err != nil || revision != 1 {
-				t.Fatalf("revision %d is in force (%v), want 1", revision, err)
+			if (len(closed) > 0) != (name != "nothing") {
+				t.Errorf("closed: %+v", closed)
+			}
+			if len(closed) > 0 && (closed[0].Org != c.about.Org || closed[0].Sandbox != c.about.Sandbox || closed[0].Reason == "") {
+				t.Errorf("closed: %+v, want %+v", closed[0], c.about)
+			}
+			for sandbox, org := range map[string]string{"sbx_a": orgA, "sbx_a2": orgA, "sbx_c": "org_c"} {
+				snapshot, revision, err := h.Snapshot(bound(sandbox, org))
+				allowed := err == nil && snapshot.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: "a.test", Port: 443, Now: time.Now()}).Allowed()
+				if allowed == slices.Contains(c.denied, sandbox) || revision != 2 {
+					t.Errorf("%s is allowed: %v (revision %d, %v)", sandbox, allowed, revision, err)
+				}
+			}
+			floor := h.Floor()
+			if v := floor.Judge(orgA, netip.MustParseAddr("127.0.0.1"), 443); v.Allowed() {
+				t.Error("the hard floor is open")
 			}
 		})
 	}
-	if err := h.Apply(state(2)); err != nil {
-		t.Fatalf("the twin that can be read: %v", err)
+}
+
+// TestClosedPartIsLoggedOnce: control's log names what an edge can't use, for as long as it can't.
+func TestClosedPartIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	p := &Publisher{Log: slog.New(slog.NewTextHandler(&log, nil)), Method: Policies}
+	one := Closed{Org: orgA, Secret: "sec_1", Reason: "the value is empty"}
+	for i, step := range []struct {
+		closed []Closed
+		lines  int // in all
+	}{{nil, 0}, {[]Closed{one}, 1}, {[]Closed{one}, 1}, {[]Closed{one, {Org: orgB, Reason: "x"}}, 2}, {nil, 2}, {[]Closed{one}, 3}} {
+		p.tell(step.closed)
+		if n := strings.Count(log.String(), "can't be used"); n != step.lines {
+			t.Errorf("step %d: %d lines, want %d", i, n, step.lines)
+		}
+	}
+	if !strings.Contains(log.String(), "secret=sec_1") || !strings.Contains(log.String(), "org="+orgA) {
+		t.Errorf("%s", log.String())
 	}
 }
 

@@ -73,7 +73,8 @@ func bootClock() time.Duration {
 // Register lets the peer behind mux, which must be control, feed h.
 func (h *Holder) Register(mux *link.Mux) {
 	link.Handle(mux, Policies, func(_ context.Context, s State) (Applied, error) {
-		return Applied{s.Revision}, h.Apply(s)
+		closed, err := h.apply(s)
+		return Applied{s.Revision, closed}, err
 	})
 	link.Handle(mux, Beats, func(_ context.Context, b Heartbeat) (struct{}, error) {
 		h.Heartbeat(b.Revision)
@@ -81,21 +82,28 @@ func (h *Holder) Register(mux *link.Mux) {
 	})
 }
 
-// Apply puts s in force, whole or not at all.
+// Apply puts s in force. What of it can't be used is closed: one org's fault must not be felt by another. An error means that
+// nothing has changed.
 func (h *Holder) Apply(s State) error {
-	next, err := compile(s, h.base)
+	_, err := h.apply(s)
+	return err
+}
+
+// apply is Apply, and returns what was closed.
+func (h *Holder) apply(s State) ([]Closed, error) {
+	next, closed, err := compile(s, h.base)
 	if err != nil {
-		return fmt.Errorf("applying policy revision %d: %w", s.Revision, err)
+		return nil, fmt.Errorf("applying policy revision %d: %w", s.Revision, err)
 	}
 	h.mu.Lock()
 	if h.now != nil && s.Revision < h.now.revision {
 		h.mu.Unlock()
-		return fmt.Errorf("applying policy revision %d: %d is in force", s.Revision, h.now.revision)
+		return nil, fmt.Errorf("applying policy revision %d: %d is in force", s.Revision, h.now.revision)
 	}
 	h.now, h.beat, h.newest = next, h.clock(), max(h.newest, s.Revision)
 	h.mu.Unlock()
 	h.changed()
-	return nil
+	return closed, nil
 }
 
 // Heartbeat extends the life of the state in force, if it is the newest.
@@ -174,32 +182,34 @@ func (h *Holder) state() (now *compiled, silence time.Duration) {
 	return h.now, h.clock() - h.beat
 }
 
-func compile(s State, base policies.FloorConfig) (*compiled, error) {
+func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes))}
+	var closed []Closed
 	var err error
-	if c.floor, err = compileFloor(s.Exempt, base); err != nil {
-		return nil, err
+	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
+		return nil, nil, err
 	}
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
-		if orgs[o.ID], err = newProfiles(o); err != nil {
-			return nil, fmt.Errorf("org %q: %w", o.ID, err)
-		}
+		p, faults := newProfiles(o)
+		orgs[o.ID], closed = p, append(closed, faults...)
 	}
 	for _, box := range s.Sandboxes {
 		p, ok := orgs[box.Org]
 		if !ok {
-			return nil, fmt.Errorf("sandbox %q: its org %q is not in the state", box.ID, box.Org)
+			closed = append(closed, Closed{Org: box.Org, Sandbox: box.ID, Reason: "its org is not in the state"})
+			continue
 		}
 		snapshot, err := p.snapshot(box)
 		if err != nil {
-			return nil, fmt.Errorf("sandbox %q: %w", box.ID, err)
+			closed = append(closed, Closed{Org: box.Org, Sandbox: box.ID, Reason: err.Error()})
+			snapshot = nothing
 		}
 		stale := staleOf(snapshot)
 		c.stale = max(c.stale, stale)
 		c.sandboxes[box.ID] = entry{box.Org, box.Policy, snapshot, stale, p.injector}
 	}
-	return c, nil
+	return c, closed, nil
 }
 
 // staleOf is how long a snapshot may be gone by once control is silent.
@@ -210,14 +220,24 @@ func staleOf(s *policies.Snapshot) time.Duration {
 	return 0
 }
 
-func compileFloor(exempt []Exemption, base policies.FloorConfig) (*policies.Floor, error) {
+// compileFloor opens what the exemptions say. One that says what can't be opened opens nothing.
+func compileFloor(exempt []Exemption, base policies.FloorConfig) (*policies.Floor, []Closed, error) {
+	var closed []Closed
 	config := base
-	for _, e := range exempt {
+	for i, e := range exempt {
 		prefix, err := netip.ParsePrefix(e.CIDR)
-		if err != nil {
-			return nil, fmt.Errorf("floor exemption %q: %w", e.CIDR, err)
+		one := policies.Exemption{CIDR: prefix, Ports: e.Ports, Orgs: e.Orgs}
+		if err == nil {
+			alone := base
+			alone.Exempt = []policies.Exemption{one}
+			_, err = policies.NewFloor(alone)
 		}
-		config.Exempt = append(config.Exempt[:len(config.Exempt):len(config.Exempt)], policies.Exemption{CIDR: prefix, Ports: e.Ports, Orgs: e.Orgs})
+		if err != nil {
+			closed = append(closed, Closed{Reason: fmt.Sprintf("floor exemption %d: %v", i, err)})
+			continue
+		}
+		config.Exempt = append(config.Exempt[:len(config.Exempt):len(config.Exempt)], one)
 	}
-	return policies.NewFloor(config)
+	floor, err := policies.NewFloor(config)
+	return floor, closed, err
 }

@@ -17,32 +17,37 @@ type profiles struct {
 	injector *secrets.Injector
 }
 
-func newProfiles(o Org) (*profiles, error) {
-	p := &profiles{named: make(map[string]policies.Layer, len(o.Policies)), ready: make(map[string]*policies.Snapshot)}
-	var err error
-	if p.ceiling, err = layer("ceiling", o.Ceiling.Version, o.Ceiling.Document); err != nil {
-		return nil, err
+// nothing is the policy of whatever has none that can be used: it denies everything.
+var nothing = deny()
+
+func deny() *policies.Snapshot {
+	s, err := policies.Compile(policies.Layer{Name: "ceiling"})
+	if err != nil {
+		panic("compiling no rule at all: " + err.Error())
 	}
-	for _, named := range o.Policies {
-		if p.named[named.Name], err = layer("policy:"+named.Name, named.Version, named.Document); err != nil {
-			return nil, err
-		}
-	}
-	p.injector, err = newInjector(o.Secrets)
-	return p, err
+	return s
 }
 
-// newInjector takes the values out of a state. An error names the secret and never holds its value.
-func newInjector(list []Secret) (*secrets.Injector, error) {
-	var all []secrets.Secret
-	for _, s := range list {
-		value, err := secrets.NewValue(s.Value)
+// newProfiles reads the documents of an org. One that can't be read closes those that stand under it: a named policy the
+// sandboxes that have it, the ceiling every one.
+func newProfiles(o Org) (*profiles, []Closed) {
+	p := &profiles{named: make(map[string]policies.Layer, len(o.Policies)), ready: make(map[string]*policies.Snapshot)}
+	var closed []Closed
+	read := func(name string, of Policy) policies.Layer {
+		l, err := layer(name, of.Version, of.Document)
 		if err != nil {
-			return nil, fmt.Errorf("secret %q: %w", s.ID, err)
+			closed = append(closed, Closed{Org: o.ID, Reason: err.Error()})
+			l.Document = nil // which denies
 		}
-		all = append(all, secrets.Secret{ID: s.ID, Version: s.Version, Value: value, Grants: s.Grants})
+		return l
 	}
-	return secrets.NewInjector(all)
+	p.ceiling = read("ceiling", o.Ceiling)
+	for _, named := range o.Policies {
+		p.named[named.Name] = read("policy:"+named.Name, named)
+	}
+	injector, faults := newInjector(o.ID, o.Secrets)
+	p.injector = injector
+	return p, append(closed, faults...)
 }
 
 func layer(name string, version int64, document json.RawMessage) (policies.Layer, error) {
@@ -71,7 +76,7 @@ func (p *profiles) snapshot(box Sandbox) (*policies.Snapshot, error) {
 		layers = append(layers, named)
 	}
 	if len(box.Own) > 0 {
-		own, err := layer("own", 0, box.Own)
+		own, err := layer("own", box.OwnVersion, box.Own)
 		if err != nil {
 			return nil, err
 		}

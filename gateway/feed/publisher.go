@@ -21,6 +21,8 @@ type Publisher struct {
 	once sync.Once
 	kick chan struct{}
 
+	closed map[Closed]bool // what the peer could not use of the last state; touched by Run alone
+
 	mu      sync.Mutex
 	applied uint64        // highest revision that the peer acknowledged
 	changed chan struct{} // closed at the next change of applied
@@ -86,12 +88,24 @@ func (p *Publisher) push(ctx context.Context, conn *link.Conn) (uint64, error) {
 	if err := conn.Call(ctx, p.Method, state, &ack); err != nil {
 		return 0, err
 	}
+	p.tell(ack.Closed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.applied = max(p.applied, ack.Revision)
 	close(p.changed)
 	p.changed = make(chan struct{})
 	return revision, nil
+}
+
+// tell logs what the peer can't use, once for as long as it stays so.
+func (p *Publisher) tell(closed []Closed) {
+	now := make(map[Closed]bool, len(closed))
+	for _, c := range closed {
+		if now[c] = true; !p.closed[c] {
+			p.Log.Error("a part of the policy can't be used; it is closed", "feed", p.Method, "org", c.Org, "sandbox", c.Sandbox, "secret", c.Secret, "err", c.Reason)
+		}
+	}
+	p.closed = now
 }
 
 // pause keeps a broken feed from spinning.

@@ -58,7 +58,7 @@ func TestRoutesGoByTheirOwnMethod(t *testing.T) {
 			return Applied{}, errors.New("no keys yet")
 		}
 		taken <- s
-		return Applied{s.Revision}, nil
+		return Applied{Revision: s.Revision}, nil
 	})
 	link.Handle(mux, Beats, func(context.Context, Heartbeat) (struct{}, error) {
 		if !ready.Load() {

@@ -96,36 +96,55 @@ func TestSecretsAreOfOneOrg(t *testing.T) {
 	}
 }
 
-func TestBadSecretRefusesTheState(t *testing.T) {
-	h, _ := clocked()
-	if err := h.Apply(secretive(1)); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*Secret){
-		"a line end":         func(s *Secret) { s.Value = append(s.Value, '\n') },
-		"nothing":            func(s *Secret) { s.Value = nil },
-		"too long":           func(s *Secret) { s.Value = []byte(valueB + strings.Repeat("x", secrets.MaxValue)) },
-		"a byte of no field": func(s *Secret) { s.Value[0] = 0xff },
-		"a broken grant":     func(s *Secret) { s.Grants[0].Header = "Content-Length" },
-		"no place":           func(s *Secret) { s.Grants[0].Place = "" },
+// TestBadSecretClosesItsGrants: a secret that can't be used is used nowhere, and nothing goes out in its place; every other
+// one is as before.
+func TestBadSecretClosesItsGrants(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*Secret)
+		told  bool
+	}{
+		"a line end":         {func(s *Secret) { s.Value = append(s.Value, '\n') }, true},
+		"nothing":            {func(s *Secret) { s.Value = nil }, false}, // control could not open it, and says so itself
+		"too long":           {func(s *Secret) { s.Value = []byte(valueB + strings.Repeat("x", secrets.MaxValue)) }, true},
+		"a byte of no field": {func(s *Secret) { s.Value[0] = 0xff }, true},
+		"a broken grant":     {func(s *Secret) { s.Grants[0].Header = "Content-Length" }, true},
+		"no place":           {func(s *Secret) { s.Grants[0].Place = "" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			h, _ := clocked()
 			s := secretive(2)
-			spoil(&s.Orgs[1].Secrets[0])
-			err := h.Apply(s)
-			if err == nil {
-				t.Fatal("applied")
+			s.Orgs[1].Secrets = append(s.Orgs[1].Secrets, granted("sec_b2", valueB+"2", "b.test"))
+			c.spoil(&s.Orgs[1].Secrets[0])
+			closed, err := h.apply(s)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, valueB[1:]) || !strings.Contains(text, "sec_b") {
-				t.Errorf("the error names no secret, or holds its value: %s", text)
+			if c.told != (len(closed) == 1) || c.told && (closed[0].Org != orgB || closed[0].Secret != "sec_b") {
+				t.Errorf("closed: %+v", closed)
 			}
-			if _, revision, err := h.Snapshot(bound("sbx_a", orgA)); err != nil || revision != 1 {
-				t.Errorf("revision %d is in force (%v), want 1", revision, err)
+			if text := fmt.Sprintf("%v %+v %#v", closed, closed, closed); strings.Contains(text, valueB[1:]) {
+				t.Errorf("what is told holds a value: %s", text)
+			}
+			b := bound("sbx_b", orgB)
+			injector, policy, err := h.Injector(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, _ := http.NewRequest("GET", "https://shared.test/", nil)
+			if _, err := injector.Apply(secrets.Request{Host: "shared.test", Port: 443, Policy: policy, Path: "/"}, r); !errors.Is(err, secrets.ErrUnavailable) {
+				t.Errorf("where it is granted: %v, want ErrUnavailable", err)
+			}
+			if got := sent(t, h, b, "b.test"); got != "Bearer "+valueB+"2" {
+				t.Errorf("another one of the org: %q", got)
+			}
+			if got := sent(t, h, bound("sbx_a", orgA), "shared.test"); got != "Bearer "+valueA {
+				t.Errorf("another org's: %q", got)
 			}
 		})
 	}
-	if err := h.Apply(secretive(2)); err != nil {
-		t.Fatalf("the twin that is good: %v", err)
+	h, _ := clocked()
+	if closed, err := h.apply(secretive(2)); err != nil || len(closed) > 0 {
+		t.Fatalf("the twin that is good: %+v, %v", closed, err)
 	}
 }
 
@@ -137,8 +156,9 @@ func TestRefusalOverTheLinkHoldsNoValue(t *testing.T) {
 	control := linked(t, mux)
 	s := secretive(1)
 	s.Orgs[0].Secrets[0].Value = []byte(valueA + "\n")
-	if err := control.Call(t.Context(), Policies, s, nil); err == nil || strings.Contains(err.Error(), valueA) {
-		t.Errorf("err = %v", err)
+	var told json.RawMessage
+	if err := control.Call(t.Context(), Policies, s, &told); err != nil || !strings.Contains(string(told), `"sec_a"`) || strings.Contains(string(told), valueA) {
+		t.Errorf("told %s, %v", told, err)
 	}
 	// A form that can't be decoded at all.
 	raw, _ := json.Marshal(secretive(1))
@@ -146,7 +166,7 @@ func TestRefusalOverTheLinkHoldsNoValue(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	var ack Applied
-	if err := control.Call(t.Context(), Policies, secretive(1), &ack); err != nil || ack.Revision != 1 {
+	if err := control.Call(t.Context(), Policies, secretive(1), &ack); err != nil || ack.Revision != 1 || len(ack.Closed) > 0 {
 		t.Errorf("the twin: %+v, %v", ack, err)
 	}
 }
@@ -174,9 +194,5 @@ func TestOwnListOnlyNarrows(t *testing.T) {
 				t.Errorf("%s: its own list lets %s through unopened", sandbox, host)
 			}
 		}
-	}
-	s.Revision, s.Sandboxes[0].Own = 2, json.RawMessage(`{"rulez":[]}`)
-	if err := h.Apply(s); err == nil {
-		t.Error("a list that can't be read was applied")
 	}
 }

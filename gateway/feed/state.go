@@ -44,10 +44,11 @@ type Org struct {
 }
 
 // Secret is a granted value on its way to the edge. It travels over a socket between two processes of ours and is in no file.
+// Without a value, control could not open it: where a grant fits, nothing goes out.
 type Secret struct {
 	ID      string          `json:"id"`
 	Version int64           `json:"version"`
-	Value   []byte          `json:"value"`
+	Value   []byte          `json:"value,omitempty"`
 	Grants  []secrets.Grant `json:"grants"`
 }
 
@@ -64,6 +65,8 @@ type Sandbox struct {
 	Org    string          `json:"org"`
 	Policy string          `json:"policy,omitempty"`
 	Own    json.RawMessage `json:"own,omitempty"` // a list that only narrows
+	// OwnVersion is that list's, and stands in the decisions that it makes.
+	OwnVersion int64 `json:"own_version,omitempty"`
 }
 
 // Exemption opens part of the soft floor, as the platform admin set it.
@@ -80,5 +83,14 @@ type Heartbeat struct {
 
 // Applied acknowledges a state.
 type Applied struct {
-	Revision uint64 `json:"revision"`
+	Revision uint64   `json:"revision"`
+	Closed   []Closed `json:"closed,omitempty"` // what of it can't be used
+}
+
+// Closed is a part of a state that an edge can't use: it is closed there, and the rest is in force.
+type Closed struct {
+	Org     string `json:"org,omitempty"`
+	Sandbox string `json:"sandbox,omitempty"` // empty: the whole org, unless a secret is named
+	Secret  string `json:"secret,omitempty"`
+	Reason  string `json:"reason"` // for the log; it holds no value
 }

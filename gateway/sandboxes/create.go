@@ -2,6 +2,7 @@ package sandboxes
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,7 +27,8 @@ const (
 // An Order is what a create asks for, already checked.
 type Order struct {
 	Spec   store.SandboxSpec
-	Policy *string // nil: the org's default
+	Policy *string         // nil: the org's default
+	Own    json.RawMessage // a policy document of its own, in normal form, which only narrows; nil: none
 }
 
 // A Failed error tells which sandbox a create made in vain, and why.
@@ -80,7 +82,7 @@ func (s *Service) enter(ctx context.Context, by store.By, o Order) (b store.Sand
 		if err != nil {
 			return err
 		}
-		b = store.Sandbox{ID: store.NewID("sbx"), Status: store.Creating, Policy: policy, Spec: o.Spec,
+		b = store.Sandbox{ID: store.NewID("sbx"), Status: store.Creating, Policy: policy, Own: o.Own, Spec: o.Spec,
 			ExpiresAt: tx.Now().Add(time.Duration(o.Spec.Timeout) * time.Second)}
 		if err := tx.Record(ctx, audit.SandboxCreate, b.ID, map[string]string{"policy": policy, "template": o.Spec.Template}); err != nil {
 			return err

@@ -34,6 +34,7 @@ type control struct {
 	keys      role.TunnelKeys // of ingress
 	store     *store.Store
 	keyring   *seal.Keyring
+	shut      shutSecrets // that keyring can't open
 	sandboxes *sandboxes.Service
 	publisher *feed.Publisher // of policies, to the edge
 	routes    *feed.Publisher // of tunnels, to ingress

@@ -16,6 +16,7 @@
 //   - GS-9: an org's authority is made once, and its sealed key opens for that org only (TestAuthorityIsMadeOnce, TestAuthorityOpensOnlyForItsOrg).
 //   - GS-10: the keys of ingress are stored sealed, each under its name, and are the same after a restart (TestTunnelKeysStay).
 //   - GS-11: a connection that does not say what it speaks is closed, and none outlives the process's listener (TestSilentConnectionIsClosed, TestSplitEndsWithItsContext).
+//   - GS-12: a secret that can't be opened closes what it is granted for, and no other secret and no other org (TestUnopenableSecretClosesOnlyItself).
 //
 // # Not here
 //

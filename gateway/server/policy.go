@@ -7,9 +7,7 @@ import (
 	"slices"
 
 	"portreeve.dev/gateway/feed"
-	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/policies"
-	"portreeve.dev/secrets/seal"
 )
 
 // feeds are the two publishers as the API and the sandboxes know them: whatever changes may change both, and what must have
@@ -37,12 +35,10 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 		for _, p := range o.Named {
 			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})
 		}
-		if org.Secrets, err = c.openSecrets(o.Secrets); err != nil {
-			return nil, 0, err
-		}
+		org.Secrets = c.openSecrets(o.Secrets)
 		var boxes []feed.Sandbox
 		for _, b := range o.Sandboxes {
-			boxes = append(boxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own})
+			boxes = append(boxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own, OwnVersion: b.Version})
 		}
 		if org, boxes, err = c.within(org, boxes); err != nil {
 			return nil, 0, err
@@ -76,21 +72,6 @@ func (c *control) within(org feed.Org, boxes []feed.Sandbox) (feed.Org, []feed.S
 		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org}
 	}
 	return feed.Org{ID: org.ID}, denied, nil
-}
-
-// openSecrets opens what has a grant: nothing else leaves this process.
-func (c *control) openSecrets(list []store.Secret) (open []feed.Secret, err error) {
-	for _, s := range list {
-		if len(s.Grants) == 0 {
-			continue
-		}
-		value, err := c.keyring.Open(seal.Record{Kind: "secret", Org: s.Org, Name: s.ID, Version: s.Version}, s.Sealed)
-		if err != nil {
-			return nil, err
-		}
-		open = append(open, feed.Secret{ID: s.ID, Version: s.Version, Value: value, Grants: s.Grants})
-	}
-	return open, nil
 }
 
 // exemptions are the configured ones, with the slugs of orgs turned into ids. A slug that no org has opens nothing.

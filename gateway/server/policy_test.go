@@ -1,8 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -70,8 +73,66 @@ func TestSecretWithoutAGrantStays(t *testing.T) {
 	moved := granted
 	moved.Org = two.Principal.Org
 	moved.Grants = []secrets.Grant{{Host: "api.test"}}
-	if _, err := c.openSecrets([]store.Secret{moved}); err == nil {
+	if got := c.openSecrets([]store.Secret{moved}); len(got) != 1 || got[0].Value != nil {
 		t.Error("a value opens in another org's row")
+	}
+}
+
+// TestUnopenableSecretClosesOnlyItself: sealed bytes that were damaged, or sealed under a key that is gone, stop no feed.
+func TestUnopenableSecretClosesOnlyItself(t *testing.T) {
+	c, w := newControl(t)
+	var log bytes.Buffer
+	c.log = slog.New(slog.NewTextHandler(&log, nil))
+	one, two := w.Org("one"), w.Org("two")
+	grant := secrets.Grant{Host: "api.test", Place: "header", Header: "Authorization"}
+	good := c.keep(t, one, "good", secrets.Grant{Host: "good.test", Place: "header", Header: "Authorization"})
+	bad := c.keep(t, one, "bad", grant)
+	theirs := c.keep(t, two, "theirs", grant)
+	spoiled := slices.Clone(bad.Sealed)
+	spoiled[len(spoiled)-1] ^= 1
+	set := func(version int64, sealed []byte) {
+		t.Helper()
+		_, err := c.store.Change(t.Context(), one, func(tx *store.Tx) error {
+			if err := tx.SetSecretValue(t.Context(), "bad", version, sealed); err != nil {
+				return err
+			}
+			return tx.Record(t.Context(), audit.SecretUpdate, bad.ID, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(2, spoiled)
+	values := func() map[string]string {
+		t.Helper()
+		state, _, err := c.state(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for _, o := range state.(feed.State).Orgs {
+			for _, s := range o.Secrets {
+				all[s.ID] = string(s.Value)
+			}
+		}
+		return all
+	}
+	for range 2 {
+		got := values()
+		if want := map[string]string{good.ID: "value of good", bad.ID: "", theirs.ID: "value of theirs"}; !maps.Equal(got, want) {
+			t.Errorf("fed %q, want %q", got, want)
+		}
+	}
+	if text := log.String(); strings.Count(text, "can't be opened") != 1 || !strings.Contains(text, bad.ID) || strings.Contains(text, "value of") {
+		t.Errorf("the log says:\n%s", text)
+	}
+	mended, err := c.keyring.Seal(seal.Record{Kind: "secret", Org: bad.Org, Name: bad.ID, Version: 3}, []byte("new value"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(3, mended)
+	if got := values(); got[bad.ID] != "new value" || !strings.Contains(log.String(), "can be opened again") {
+		t.Errorf("after a new value: %q\n%s", got, log.String())
 	}
 }
 

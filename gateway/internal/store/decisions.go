@@ -49,6 +49,9 @@ func (s *Store) AppendDecisions(ctx context.Context, batch []decisions.Decision)
 			return wrap(err, "writing decision %q", d.ID)
 		}
 	}
+	if err := noteUses(ctx, tx, batch); err != nil {
+		return err
+	}
 	if err := tx.Commit(); err != nil {
 		return wrap(err, "appending decisions")
 	}

@@ -29,6 +29,7 @@
 //   - ST-10: an org's authority and a key of the platform are made once and never replaced, whoever comes at once (TestFirstKeyStays).
 //   - ST-11: a sandbox has no more live tunnels than its limit, whoever comes at once (TestTunnelLimitHoldsInParallel).
 //   - ST-12: a value is stored only as the next version of the one that is there (TestSecretVersionsFollowEachOther).
+//   - ST-13: a version of a policy that a kept decision names is kept as long as the decision (TestOldVersionsAreForgotten).
 //
 // # Not here
 //

@@ -26,6 +26,7 @@ type SandboxPolicy struct {
 	Sandbox string
 	Policy  string
 	Own     json.RawMessage // a list of its own; none: nil
+	Version int64           // of that list
 }
 
 // Revision returns the newest committed revision.
@@ -68,7 +69,7 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 		}
 		for _, b := range live {
 			if b.Org == o.ID {
-				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy, Own: b.Spec.Egress})
+				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy, Own: b.Own, Version: b.OwnVersion})
 			}
 		}
 		f.Orgs = append(f.Orgs, p)

@@ -39,8 +39,14 @@ func TestFirstVersionIsBroughtUpToDate(t *testing.T) {
 			if _, err := st.PlatformKey(t.Context(), "k", func() (store.PlatformKey, error) { return store.PlatformKey{Sealed: []byte("x")}, nil }); err != nil {
 				t.Error(err)
 			}
-			if f, err := st.FeedState(t.Context()); err != nil || len(f.Orgs) != 1 {
+			if f, err := st.FeedState(t.Context()); err != nil || len(f.Orgs) != 1 || len(f.Orgs[0].Sandboxes) != 2 {
 				t.Errorf("feed: %+v, %v", f, err)
+			}
+			if b, err := st.Sandbox(t.Context(), "org_old", "sbx_list"); err != nil || string(b.Own) != `{"rules":[]}` || b.OwnVersion != 1 {
+				t.Errorf("a sandbox with a list of its own: %s version %d, %v", b.Own, b.OwnVersion, err)
+			}
+			if b, err := st.Sandbox(t.Context(), "org_old", "sbx_none"); err != nil || b.Own != nil || b.OwnVersion != 0 {
+				t.Errorf("a sandbox without one: %s version %d, %v", b.Own, b.OwnVersion, err)
 			}
 			opened(t, c.dsn, store.Options{}) // and again: nothing is left to do
 		})
@@ -62,7 +68,16 @@ func old(t *testing.T, driver, dsn string, dialect goose.Dialect, files fs.FS) {
 	if _, err := p.UpTo(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO orgs (id, slug, name, plan, created_at) VALUES ('org_old', 'old', 'old', 'free', 1)`); err != nil {
-		t.Fatal(err)
+	for _, row := range []string{
+		`INSERT INTO orgs (id, slug, name, plan, created_at) VALUES ('org_old', 'old', 'old', 'free', 1)`,
+		`INSERT INTO sandboxes (id, org_id, status, spec, version, created_by, created_at, updated_at, expires_at)
+			VALUES ('sbx_list', 'org_old', 'running', '{"cpus":"1","egress":{"rules":[]}}', 1, 'x', 1, 1, 1), ('sbx_none', 'org_old', 'running', '{"cpus":"1"}', 1, 'x', 1, 1, 1)`,
+		`INSERT INTO decisions (id, org_id, seq, time, sandbox_id, verdict, host, closed, body) VALUES
+			('dec_1', 'org_old', 1, 1, 'sbx_list', 'deny', 'a.test', 0, '{"rule_layer":"policy:web","policy_version":3}'),
+			('dec_2', 'org_old', 2, 2, 'sbx_list', 'deny', 'a.test', 0, '{"rule_layer":"floor","policy_version":0}')`,
+	} {
+		if _, err := db.ExecContext(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -19,22 +19,38 @@ const AnyVersion int64 = -1
 // each edge with every change.
 const PolicyBytes = 8 << 20
 
+// PolicyCount is how many documents an org may have, the ceiling among them.
+const PolicyCount = 1000
+
 // A Policy is one version of a document. A ceiling that was never written is version 0 with an empty document.
 type Policy struct {
-	ID        string
-	Org       string
-	Name      string
-	Version   int64
-	Document  json.RawMessage
+	ID       string
+	Org      string
+	Name     string
+	Version  int64
+	Document json.RawMessage
+	Origin
 	CreatedBy string
 	CreatedAt time.Time // of this version
 }
 
+// An Origin says where a version comes from.
+type Origin struct {
+	Source   string // the author's own text, if it says more than the document: YAML with comments
+	Restored int64  // the version that it is again; 0: a new one
+}
+
 // PutPolicy stores the next version of a document. expected is the version that the caller saw (0: none), or AnyVersion;
-// ErrVersion if another is stored, ErrLimit if the org has more than PolicyBytes with it. Versions go on counting after a deletion,
+// ErrVersion if another is stored, ErrLimit if the org has more than PolicyBytes
+// or PolicyCount with it. Versions go on counting after a deletion,
 // so that a number never means two documents.
 func (tx *Tx) PutPolicy(ctx context.Context, name string, document json.RawMessage, expected int64) (Policy, error) {
-	p := Policy{ID: NewID("pol"), Org: tx.Org(), Name: name, Document: document, CreatedBy: tx.by.Principal.ID, CreatedAt: tx.now}
+	return tx.PutPolicyFrom(ctx, name, document, Origin{}, expected)
+}
+
+// PutPolicyFrom is PutPolicy with where the document comes from.
+func (tx *Tx) PutPolicyFrom(ctx context.Context, name string, document json.RawMessage, from Origin, expected int64) (Policy, error) {
+	p := Policy{ID: NewID("pol"), Org: tx.Org(), Name: name, Document: document, Origin: from, CreatedBy: tx.by.Principal.ID, CreatedAt: tx.now}
 	var last, deleted int64
 	err := tx.q.QueryRowContext(ctx, `SELECT id, version, deleted FROM policies WHERE org_id = $1 AND name = $2`, tx.Org(), name).
 		Scan(&p.ID, &last, &deleted)
@@ -62,18 +78,27 @@ func (tx *Tx) PutPolicy(ctx context.Context, name string, document json.RawMessa
 	if err != nil {
 		return Policy{}, wrap(err, "storing policy %q", name)
 	}
-	_, err = tx.q.ExecContext(ctx, `INSERT INTO policy_versions (org_id, name, version, document, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		tx.Org(), name, p.Version, string(document), p.CreatedBy, micros(p.CreatedAt))
+	_, err = tx.q.ExecContext(ctx, `INSERT INTO policy_versions (org_id, name, version, document, source, restored, created_by, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		tx.Org(), name, p.Version, string(document), from.Source, from.Restored, p.CreatedBy, micros(p.CreatedAt))
 	if err != nil {
 		return p, wrap(err, "storing policy %q version %d", name, p.Version)
 	}
-	var all int64
-	err = tx.q.QueryRowContext(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(v.document)), 0) FROM policies p
-		JOIN policy_versions v ON v.org_id = p.org_id AND v.name = p.name AND v.version = p.version WHERE p.org_id = $1 AND p.deleted = 0`, tx.Org()).Scan(&all)
-	if err == nil && all > PolicyBytes {
+	if err := tx.forgetVersions(ctx, name, p.Version); err != nil {
+		return p, err
+	}
+	return p, tx.policiesBounded(ctx, name)
+}
+
+// policiesBounded refuses what is more than the org's share.
+func (tx *Tx) policiesBounded(ctx context.Context, name string) error {
+	var all, count int64
+	err := tx.q.QueryRowContext(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(v.document)), 0), count(*) FROM policies p
+		JOIN policy_versions v ON v.org_id = p.org_id AND v.name = p.name AND v.version = p.version WHERE p.org_id = $1 AND p.deleted = 0`, tx.Org()).Scan(&all, &count)
+	if err == nil && (all > PolicyBytes || count > PolicyCount) {
 		err = ErrLimit
 	}
-	return p, wrap(err, "storing policy %q: the org's policies are %d bytes", name, all)
+	return wrap(err, "storing policy %q: the org's %d policies are %d bytes", name, count, all)
 }
 
 // DeletePolicy takes a named policy away; its versions stay readable by number. ErrConflict while a live sandbox has it.
@@ -119,14 +144,14 @@ func (r reads) Policies(ctx context.Context, org string) ([]Policy, error) {
 	return all, wrap(err, "listing policies of %q", org)
 }
 
-const policyColumns = `SELECT p.id, p.org_id, p.name, v.version, v.document, v.created_by, v.created_at
+const policyColumns = `SELECT p.id, p.org_id, p.name, v.version, v.document, v.source, v.restored, v.created_by, v.created_at
 	FROM policies p JOIN policy_versions v ON v.org_id = p.org_id AND v.name = p.name`
 
 func scanPolicy(row rowScanner) (Policy, error) {
 	var p Policy
 	var document string
 	var at int64
-	err := row.Scan(&p.ID, &p.Org, &p.Name, &p.Version, &document, &p.CreatedBy, &at)
+	err := row.Scan(&p.ID, &p.Org, &p.Name, &p.Version, &document, &p.Source, &p.Restored, &p.CreatedBy, &at)
 	p.Document, p.CreatedAt = json.RawMessage(document), fromMicros(at)
 	return p, err
 }

@@ -39,7 +39,6 @@ type SandboxSpec struct {
 	Env           map[string]string `json:"env,omitempty"`
 	Template      string            `json:"template"`
 	Isolation     string            `json:"isolation"`
-	Egress        json.RawMessage   `json:"egress,omitempty"` // a list of its own, which only narrows
 }
 
 // Metrics say how long the parts of a start took.
@@ -61,8 +60,10 @@ type Sandbox struct {
 	ID          string
 	Org         string
 	Status      SandboxStatus
-	Reason      string // why it is in error, or why it ended: out_of_memory, expired, ...
-	Policy      string // a named policy; "" is the ceiling alone
+	Reason      string          // why it is in error, or why it ended: out_of_memory, expired, ...
+	Policy      string          // a named policy; "" is the ceiling alone
+	Own         json.RawMessage // a list of its own, which only narrows; nil: none. Changed by SetOwnList alone
+	OwnVersion  int64           // of that list; it goes on counting when there is none
 	Spec        SandboxSpec
 	Addr        string
 	RunscID     string
@@ -90,19 +91,25 @@ func (tx *Tx) CreateSandbox(ctx context.Context, b Sandbox, limit int) (Sandbox,
 	}
 	b.Org, b.Version, b.CreatedBy, b.CreatedAt, b.UpdatedAt = tx.Org(), 1, tx.by.Principal.ID, tx.now, tx.now
 	b.ExpiresAt = b.ExpiresAt.UTC().Truncate(time.Microsecond)
+	if b.OwnVersion = 0; b.Own != nil {
+		b.OwnVersion = 1
+	}
 	spec, err := json.Marshal(b.Spec)
 	if err != nil {
 		return Sandbox{}, err
 	}
 	_, err = tx.q.ExecContext(ctx, `INSERT INTO sandboxes
-		(id, org_id, status, policy, spec, min_revision, version, created_by, created_at, updated_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		b.ID, b.Org, string(b.Status), b.Policy, string(spec), b.MinRevision, b.Version, b.CreatedBy,
+		(id, org_id, status, policy, own, own_version, spec, min_revision, version, created_by, created_at, updated_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		b.ID, b.Org, string(b.Status), b.Policy, nullable(b.Own), b.OwnVersion, string(spec), b.MinRevision, b.Version, b.CreatedBy,
 		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.ExpiresAt))
-	return b, wrap(err, "creating sandbox %q", b.ID)
+	if err != nil || b.Own == nil {
+		return b, wrap(err, "creating sandbox %q", b.ID)
+	}
+	return b, tx.ownBounded(ctx, b.ID)
 }
 
-// UpdateSandbox writes the changing fields of b if its row still has the version that b was read with (ErrVersion otherwise).
+// UpdateSandbox writes the changing fields of b, but for its policy and own list, if its row still has the version that b was read with (ErrVersion otherwise).
 func (tx *Tx) UpdateSandbox(ctx context.Context, b Sandbox) (Sandbox, error) {
 	metrics, err := json.Marshal(b.Metrics)
 	if err != nil {
@@ -153,7 +160,7 @@ func (r reads) PolicyInUse(ctx context.Context, org, policy string) (bool, error
 	return n > 0, wrap(err, "looking for sandboxes with policy %q", policy)
 }
 
-const sandboxColumns = `SELECT id, org_id, status, reason, policy, spec, addr, runsc_id, incarnation, generation, min_revision, metrics,
+const sandboxColumns = `SELECT id, org_id, status, reason, policy, own, own_version, spec, addr, runsc_id, incarnation, generation, min_revision, metrics,
 	version, created_by, created_at, updated_at, expires_at, ended_at FROM sandboxes`
 
 func scanSandbox(row rowScanner) (Sandbox, error) {
@@ -161,10 +168,14 @@ func scanSandbox(row rowScanner) (Sandbox, error) {
 	var spec, metrics string
 	var incarnation, generation, created, updated, expires int64
 	var ended sql.NullInt64
-	err := row.Scan(&b.ID, &b.Org, &b.Status, &b.Reason, &b.Policy, &spec, &b.Addr, &b.RunscID, &incarnation, &generation, &b.MinRevision,
+	var own sql.NullString
+	err := row.Scan(&b.ID, &b.Org, &b.Status, &b.Reason, &b.Policy, &own, &b.OwnVersion, &spec, &b.Addr, &b.RunscID, &incarnation, &generation, &b.MinRevision,
 		&metrics, &b.Version, &b.CreatedBy, &created, &updated, &expires, &ended)
 	if err != nil {
 		return b, err
+	}
+	if own.Valid {
+		b.Own = json.RawMessage(own.String)
 	}
 	b.Incarnation, b.Generation = uint64(incarnation), uint64(generation)
 	b.CreatedAt, b.UpdatedAt, b.ExpiresAt, b.EndedAt = fromMicros(created), fromMicros(updated), fromMicros(expires), fromOptional(ended)

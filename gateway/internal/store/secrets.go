@@ -25,7 +25,25 @@ type Secret struct {
 	UpdatedAt time.Time
 }
 
-// CreateSecret keeps a new secret; ErrConflict when the name is taken. The caller chose its id, since the sealed bytes are
+// How many secrets an org may have, and how many bytes with their grants: they all go to each edge with every change.
+const (
+	SecretCount = 500
+	SecretBytes = 2 << 20
+)
+
+// secretsBounded refuses what is more than the org's share.
+func (tx *Tx) secretsBounded(ctx context.Context, name string) error {
+	var all, count int64
+	err := tx.q.QueryRowContext(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(sealed) + OCTET_LENGTH(grants)), 0), count(*) FROM secrets WHERE org_id = $1`, tx.Org()).
+		Scan(&all, &count)
+	if err == nil && (all > SecretBytes || count > SecretCount) {
+		err = ErrLimit
+	}
+	return wrap(err, "storing secret %q: the org's %d secrets are %d bytes", name, count, all)
+}
+
+// CreateSecret keeps a new secret; ErrConflict when the name is taken, ErrLimit when the org has more than SecretCount or
+// SecretBytes with it; that also holds for SetSecretValue and SetGrants. The caller chose its id, since the sealed bytes are
 // bound to it.
 func (tx *Tx) CreateSecret(ctx context.Context, s Secret) (Secret, error) {
 	s.Org, s.Version, s.CreatedBy, s.CreatedAt, s.UpdatedAt = tx.Org(), 1, tx.by.Principal.ID, tx.now, tx.now
@@ -36,14 +54,20 @@ func (tx *Tx) CreateSecret(ctx context.Context, s Secret) (Secret, error) {
 	_, err = tx.q.ExecContext(ctx, `INSERT INTO secrets (org_id, name, id, version, scope, sealed, grants, created_by, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		s.Org, s.Name, s.ID, s.Version, s.Scope, s.Sealed, grants, s.CreatedBy, micros(s.CreatedAt), micros(s.UpdatedAt))
-	return s, wrap(err, "creating secret %q", s.Name)
+	if err != nil {
+		return s, wrap(err, "creating secret %q", s.Name)
+	}
+	return s, tx.secretsBounded(ctx, s.Name)
 }
 
 // SetSecretValue keeps the next value, which is sealed for version. ErrVersion when another version came between.
 func (tx *Tx) SetSecretValue(ctx context.Context, name string, version int64, sealed []byte) error {
 	res, err := tx.q.ExecContext(ctx, `UPDATE secrets SET version = $3, sealed = $4, updated_at = $5 WHERE org_id = $1 AND name = $2 AND version = $3 - 1`,
 		tx.Org(), name, version, sealed, micros(tx.now))
-	return wrap(one(res, err, ErrVersion), "storing secret %q", name)
+	if err := one(res, err, ErrVersion); err != nil {
+		return wrap(err, "storing secret %q", name)
+	}
+	return tx.secretsBounded(ctx, name)
 }
 
 // SetGrants replaces the grants of a secret; ErrNotFound where there is none.
@@ -54,7 +78,10 @@ func (tx *Tx) SetGrants(ctx context.Context, name string, grants []secrets.Grant
 	}
 	res, err := tx.q.ExecContext(ctx, `UPDATE secrets SET grants = $3, updated_at = $4 WHERE org_id = $1 AND name = $2`,
 		tx.Org(), name, encoded, micros(tx.now))
-	return wrap(one(res, err, ErrNotFound), "storing grants of %q", name)
+	if err := one(res, err, ErrNotFound); err != nil {
+		return wrap(err, "storing grants of %q", name)
+	}
+	return tx.secretsBounded(ctx, name)
 }
 
 // DeleteSecret takes a secret away with its grants.

@@ -103,6 +103,9 @@ func TestSetupTokenWorksOnce(t *testing.T)        { both(t, "SetupTokenWorksOnce
 func TestFirstKeyStays(t *testing.T)              { both(t, "FirstKeyStays") }
 func TestTunnelLimitHoldsInParallel(t *testing.T) { both(t, "TunnelLimitHoldsInParallel") }
 
+func TestOwnListsAreKept(t *testing.T)         { both(t, "OwnListsAreKept") }
+func TestOldVersionsAreForgotten(t *testing.T) { both(t, "OldVersionsAreForgotten") }
+
 func TestSecretVersionsFollowEachOther(t *testing.T) { both(t, "SecretVersionsFollowEachOther") }
 
 func both(t *testing.T, name string) {

@@ -62,6 +62,7 @@ func orgsDontMeet(t *testing.T, open Open) {
 			return len(all)
 		},
 		"DecisionsAfter": func(org string) int { all, _ := w.DecisionsAfter(ctx(t), org, 0, 9); return len(all) },
+		"PolicyVersions": func(org string) int { all, _ := w.PolicyVersions(ctx(t), org, "web", 0, 9); return len(all) },
 		"Secrets": func(org string) int {
 			all, _ := w.Secrets(ctx(t), org)
 			return len(slices.DeleteFunc(all, func(s store.Secret) bool { return s.Name == "theirs" }))
@@ -96,6 +97,11 @@ func orgsDontMeet(t *testing.T, open Open) {
 		"SetGrants":      func(tx *store.Tx) error { return tx.SetGrants(ctx(t), "key", nil) },
 		"DeleteSecret":   func(tx *store.Tx) error { return tx.DeleteSecret(ctx(t), "key") },
 		"DeleteTunnel":   func(tx *store.Tx) error { return tx.DeleteTunnel(ctx(t), b.ID, tunnel.ID) },
+		"SetOwnList": func(tx *store.Tx) error {
+			_, err := tx.SetOwnList(ctx(t), b.ID, []byte(`{}`), store.AnyVersion)
+			return err
+		},
+		"SetSandboxPolicy": func(tx *store.Tx) error { _, err := tx.SetSandboxPolicy(ctx(t), b.ID, "web", ""); return err },
 		"CreateTunnel": func(tx *store.Tx) error {
 			_, err := tx.CreateTunnel(ctx(t), store.Tunnel{ID: store.NewID("tun"), Sandbox: b.ID, Host: "forged.test", Port: 1, ExpiresAt: tx.Now().Add(time.Hour)}, 9)
 			return err

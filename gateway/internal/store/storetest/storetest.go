@@ -50,6 +50,12 @@ func Run(t *testing.T, open Open, only ...string) {
 		"PublicSandboxesAreFound":       publicSandboxesAreFound,
 		"TunnelLimitHoldsInParallel":    tunnelLimitHoldsInParallel,
 		"RoutesSayWhatTheSandboxIs":     routesSayWhatTheSandboxIs,
+		"OwnListsAreKept":               ownListsAreKept,
+		"OwnListsAreBounded":            ownListsAreBounded,
+		"SandboxesChangeTheirPolicy":    sandboxesChangeTheirPolicy,
+		"VersionsAreListed":             versionsAreListed,
+		"OldVersionsAreForgotten":       oldVersionsAreForgotten,
+		"SecretsAreBounded":             secretsAreBounded,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) {
 			t.Run(name, func(t *testing.T) { test(t, open) })

@@ -1,0 +1,20 @@
+-- +goose Up
+ALTER TABLE sandboxes ADD COLUMN own TEXT;
+ALTER TABLE sandboxes ADD COLUMN own_version INTEGER NOT NULL DEFAULT 0;
+UPDATE sandboxes SET own = json_extract(spec, '$.egress'), own_version = 1 WHERE json_extract(spec, '$.egress') IS NOT NULL;
+
+ALTER TABLE policy_versions ADD COLUMN source TEXT NOT NULL DEFAULT '';
+ALTER TABLE policy_versions ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE policy_uses (
+    org_id  TEXT NOT NULL REFERENCES orgs (id),
+    name    TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    last    INTEGER NOT NULL,
+    PRIMARY KEY (org_id, name, version)
+) STRICT;
+INSERT INTO policy_uses (org_id, name, version, last)
+    SELECT org_id, CASE layer WHEN 'ceiling' THEN '' ELSE substr(layer, 8) END, version, max(time)
+    FROM (SELECT org_id, time, json_extract(body, '$.rule_layer') AS layer, json_extract(body, '$.policy_version') AS version FROM decisions)
+    WHERE version > 0 AND (layer = 'ceiling' OR layer LIKE 'policy:%')
+    GROUP BY org_id, layer, version;
