@@ -21,7 +21,7 @@
 //   - ST-2: a change that wrote no audit entry is rolled back (TestChangeNeedsAnAuditEntry).
 //   - ST-3: an entry and its change are there together or not at all (TestEntryAndChangeGoTogether).
 //   - ST-4: no read or change with one org's name touches a row of another (TestOrgsDontMeet).
-//   - ST-5: a write against a stale version changes nothing (TestStaleVersionChangesNothing).
+//   - ST-5: a write against a stale version changes nothing (TestStaleVersionChangesNothing, TestOwnListsAreKept).
 //   - ST-6: revisions grow in commit order: no revision appears below one already seen (TestRevisionsAreCommitOrdered).
 //   - ST-7: appending a decision a second time changes nothing; only its first closing does (TestDecisionAppendIsIdempotent).
 //   - ST-8: a store is not made by mistake: opening one that isn't there needs Create (TestOpenDoesNotCreate).
