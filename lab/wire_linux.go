@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -66,7 +68,18 @@ func wire(gateway, net *Namespace) error {
 	if err := bringUp(g, gatewayLink, own); err != nil {
 		return err
 	}
+	if err := errors.Join(awaitUp(h, netLink), awaitUp(g, gatewayLink)); err != nil {
+		return err
+	}
 	return defaultRoutes(g)
+}
+
+// awaitUp returns once the kernel has given the link a queue: before, it drops what is sent.
+func awaitUp(h *netlink.Handle, name string) error {
+	return Await(10*time.Second, "the link "+name+" to come up", func() bool {
+		link, err := h.LinkByName(name)
+		return err == nil && link.Attrs().OperState == netlink.OperUp
+	})
 }
 
 func bringUp(h *netlink.Handle, name string, addrs []netip.Prefix) error {

@@ -51,9 +51,26 @@ func (b *Bound) List() ([]Link, error) {
 		return nil, err
 	}
 	defer func() { _ = c.CloseLasting() }()
+	var before []Link
+	for range maxReads {
+		links, err := b.read(c)
+		if err != nil {
+			return nil, err
+		}
+		if before != nil && slices.Equal(links, before) && len(slices.Compact(slices.Clone(links))) == len(links) {
+			return links, nil
+		}
+		before = links
+	}
+	return nil, errors.New("reading the bound set: it changes all the time")
+}
+
+// read lists the set once. While the kernel makes room in a set, some time after many were added, a listing can leave elements
+// out and name others twice, and nothing says so: that is why List believes only two that agree.
+func (b *Bound) read(c *nftables.Conn) ([]Link, error) {
 	elements, err := c.GetSetElements(b.set())
 	if errors.Is(err, unix.ENOENT) || noTable(err) {
-		return nil, nil
+		return []Link{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the bound set: %w", err)

@@ -22,11 +22,11 @@ const (
 	markInward = 2 // a reply to an inward dial
 )
 
-// Budgets per link, each per second and in a burst: new connections, DNS queries, refusals that we send.
+// Budgets per link and second: new connections, DNS queries, and refusals that we send. A burst is twice that.
 const (
-	synRate, synBurst       = 200, 400
-	dnsRate, dnsBurst       = 500, 1000
-	refuseRate, refuseBurst = 50, 100
+	defaultConnects = 200
+	defaultLookups  = 500
+	refuseRate      = 50
 )
 
 // Chains whose rules Counters reads, and the place of the counting rule in each.
@@ -44,6 +44,10 @@ type EdgeOptions struct {
 
 	// SetSize is how many links each budget and counter holds, default 65536. Beyond it new links are refused.
 	SetSize uint32
+
+	// Connects and Lookups are how many connections and DNS queries a link may begin in a second, and twice as many at
+	// once; default 200 and 500.
+	Connects, Lookups uint32
 }
 
 // WriteEdgeTable writes the table into the namespace ns, in place of one that is there, and reads it back. The
@@ -78,8 +82,13 @@ func CheckEdgeTable(ns int, o EdgeOptions) error {
 func RemoveEdgeTable(ns int) error { return remove(ns, EdgeTable) }
 
 func edgeTable(o EdgeOptions) *table {
-	if o.SetSize == 0 {
-		o.SetSize = 65536
+	for _, d := range []struct {
+		v    *uint32
+		then uint32
+	}{{&o.SetSize, 65536}, {&o.Connects, defaultConnects}, {&o.Lookups, defaultLookups}} {
+		if *d.v == 0 {
+			*d.v = d.then
+		}
 	}
 	perLink := func(name string) *set {
 		return &set{open: true, Set: nftables.Set{
@@ -101,7 +110,7 @@ func edgeTable(o EdgeOptions) *table {
 			{name: "guard", hook: nftables.ChainHookPrerouting, priority: -450, policy: nftables.ChainPolicyDrop,
 				rules: guardRules(&bound.Set, &refusals.Set)},
 			{name: "steer", hook: nftables.ChainHookPrerouting, priority: -150, policy: nftables.ChainPolicyDrop,
-				rules: steerRules(&syn.Set, &dns.Set, &refusals.Set)},
+				rules: steerRules(&syn.Set, &dns.Set, &refusals.Set, o)},
 			{name: "input", hook: nftables.ChainHookInput, priority: 0, policy: nftables.ChainPolicyDrop, rules: []rule{
 				join(isMark(markProxy), accept()),
 				join(isMark(markInward), accept()),
@@ -123,24 +132,24 @@ func guardRules(bound, refusals *nftables.Set) []rule {
 		{&expr.Notrack{}},
 		join(tcp(), accept()),
 		join(udp(), destPort(dnsPort), accept()),
-		join(udp(), budget(refusals, refuseRate, refuseBurst), goTo(chainRefuse)),
+		join(udp(), budget(refusals, refuseRate), goTo(chainRefuse)),
 		goTo(chainDiscard),
 	}
 }
 
-func steerRules(syn, dns, refusals *nftables.Set) []rule {
+func steerRules(syn, dns, refusals *nftables.Set, o EdgeOptions) []rule {
 	notTransparent := socketIs(expr.SocketKeyTransparent, 0)
 	return []rule{
 		// Replies to inward dials: a socket bound to one address, and not transparent as the listeners' are.
 		join(tcp(), socketIs(expr.SocketKeyWildcard, 0), notTransparent, setMark(markInward), accept()),
 		// The same when inward closed first: "wildcard" breaks off on sockets in TIME_WAIT and FIN_WAIT2.
 		join(tcp(), opening(expr.CmpOpNeq), notTransparent, setMark(markInward), accept()),
-		join(tcp(), opening(expr.CmpOpEq), budget(syn, synRate, synBurst), goTo(chainProxy)),
+		join(tcp(), opening(expr.CmpOpEq), budget(syn, o.Connects), goTo(chainProxy)),
 		join(tcp(), opening(expr.CmpOpEq), goTo(chainDiscard)),
 		join(tcp(), goTo(chainProxy)),
-		join(udp(), budget(dns, dnsRate, dnsBurst), ipv4(), tproxy(dnsPort), setMark(markProxy), accept()),
+		join(udp(), budget(dns, o.Lookups), ipv4(), tproxy(dnsPort), setMark(markProxy), accept()),
 		// Over the budget, or nobody listens.
-		join(udp(), budget(refusals, refuseRate, refuseBurst), goTo(chainRefuse)),
+		join(udp(), budget(refusals, refuseRate), goTo(chainRefuse)),
 		goTo(chainDiscard),
 	}
 }

@@ -241,7 +241,7 @@ func TestBudgetIsPerLink(t *testing.T) {
 	flood, calm := l.sandbox(true), l.sandbox(true)
 	c, err := flood.dial("udp4", "8.8.8.8:53", time.Second)
 	l.must(err)
-	for range 2 * dnsBurst {
+	for range 4 * defaultLookups {
 		c.Write([]byte("flood")) // beyond the budget the kernel says refused
 	}
 	calm.ask("calm", netip.Addr{})
@@ -253,8 +253,8 @@ func TestBudgetIsPerLink(t *testing.T) {
 		}
 		floods++
 	}
-	if floods < dnsBurst/2 || floods >= 2*dnsBurst {
-		t.Errorf("%d of %d queries of the flood went through", floods, 2*dnsBurst)
+	if floods < defaultLookups || floods >= 4*defaultLookups {
+		t.Errorf("%d of %d queries of the flood went through", floods, 4*defaultLookups)
 	}
 }
 

@@ -95,10 +95,10 @@ func tproxy(port uint16) rule {
 }
 
 // budget writes the link into the set and goes on only while that worked and the link is under its rate.
-func budget(s *nftables.Set, perSecond uint64, burst uint32) rule {
+func budget(s *nftables.Set, perSecond uint32) rule {
 	return rule{load(expr.MetaKeyIIFNAME), &expr.Dynset{
 		SrcRegKey: 1, SetName: s.Name, Operation: unix.NFT_DYNSET_OP_UPDATE,
-		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: perSecond, Unit: expr.LimitTimeSecond, Burst: burst}},
+		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: uint64(perSecond), Unit: expr.LimitTimeSecond, Burst: 2 * perSecond}},
 	}}
 }
 

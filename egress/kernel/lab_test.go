@@ -110,10 +110,26 @@ func (l *lab) sandbox(bind bool) *sandbox {
 	l.must(s.inner.AddrAdd(inner, address(s.addr, 31)), s.inner.LinkSetUp(inner))
 	_, everywhere, _ := net.ParseCIDR("0.0.0.0/0")
 	l.must(s.inner.RouteAdd(&netlink.Route{LinkIndex: inner.Attrs().Index, Dst: everywhere, Gw: s.gw.AsSlice()}))
+	awaitUp(l.t, l.nl, s.link)
+	awaitUp(l.t, s.inner, "eth0")
 	if bind {
 		l.must(l.bound.Add(context.Background(), s.link, s.addr))
 	}
 	return s
+}
+
+// awaitUp returns once the kernel has given the link a queue: before, it drops what is sent.
+func awaitUp(t *testing.T, h *netlink.Handle, name string) {
+	t.Helper()
+	look, limit := time.NewTicker(time.Millisecond), time.After(10*time.Second)
+	defer look.Stop()
+	for link(t, h, name).Attrs().OperState != netlink.OperUp {
+		select {
+		case <-limit:
+			t.Fatal("the link does not come up")
+		case <-look.C:
+		}
+	}
 }
 
 // dial connects from inside the sandbox.

@@ -13,6 +13,7 @@ const CurrentNetns = 0
 const (
 	// More elements in one message or flush overrun the kernel's answer buffer.
 	maxBatch = 100
+	maxReads = 20 // of a set, until two say the same
 	// A whole bound set must fit into one batch when a table is replaced: 32,768 elements take 2 MiB.
 	socketBuffer = 8 << 20
 )

@@ -40,6 +40,8 @@ func TestWallStopsOneUID(t *testing.T) {
 	}{{h, "lo"}, {w, "lo"}, {h, "uplink"}, {w, "world"}} {
 		must(l.h.LinkSetUp(link(t, l.h, l.name)))
 	}
+	awaitUp(t, h, "uplink")
+	awaitUp(t, w, "world")
 	add(h, "uplink", "203.0.113.2/24")
 	add(h, "uplink", "2001:db8::2/64")
 	add(w, "world", "203.0.113.1/24")
@@ -64,45 +66,46 @@ func TestWallStopsOneUID(t *testing.T) {
 			return err
 		}))
 	}
-	dial := func(uid int, addr string) error {
+	dial := func(uid int, addr string, wait time.Duration) error {
 		return inside(host, func() error {
 			// One thread only: sockets carry the uid of the thread that made them.
 			if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
 				return e
 			}
-			c, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "8080"), time.Second)
+			c, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "8080"), wait)
 			if err == nil {
 				c.Close()
 			}
 			return err
 		})
 	}
+	const patient = 10 * time.Second // the first question for a neighbour may get lost, and is asked again after a second
 	hard := []string{"127.0.0.1", "203.0.113.2", "169.254.169.254", "198.18.0.9", "100.100.100.200", "10.200.0.1",
 		"::1", "2001:db8::2", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"}
 	open := []string{"203.0.113.1", "198.20.0.9", "100.100.100.201", "10.201.0.1", "2001:db8::1", "fd00:ec2::255", "64:ff9b::102:304"}
 	for _, a := range append(open, hard...) {
-		if err := dial(edgeUID, a); err != nil {
+		if err := dial(edgeUID, a, patient); err != nil {
 			t.Fatalf("%s without the wall: %v", a, err)
 		}
 	}
 	must(WriteWall(host, "portreeve_test", edgeUID, prefixes("10.200.0.0/16")))
 	for _, a := range open {
-		if err := dial(edgeUID, a); err != nil {
+		if err := dial(edgeUID, a, patient); err != nil {
 			t.Errorf("%s is open: %v", a, err)
 		}
 	}
 	for _, a := range hard {
-		if err := dial(edgeUID, a); err == nil {
+		if err := dial(edgeUID, a, time.Second); err == nil {
 			t.Errorf("the edge's uid reached %s", a)
 		}
 		for _, uid := range []int{0, edgeUID + 1} {
-			if err := dial(uid, a); err != nil {
+			if err := dial(uid, a, patient); err != nil {
 				t.Errorf("uid %d is kept from %s: %v", uid, a, err)
 			}
 		}
 	}
 	must(RemoveWall(host, "portreeve_test"))
-	if err := dial(edgeUID, "127.0.0.1"); err != nil {
+	if err := dial(edgeUID, "127.0.0.1", patient); err != nil {
 		t.Errorf("after removal: %v", err)
 	}
 }

@@ -52,6 +52,10 @@ type Limits struct {
 	SandboxLifetime       time.Duration `yaml:"sandbox_lifetime"`        // of one sandbox; default 24h
 	ConnectionsPerSandbox int           `yaml:"connections_per_sandbox"` // live egress connections; default 512
 	NamesPerSandbox       int           `yaml:"names_per_sandbox"`       // distinct names looked up; default 4096
+	// Of one sandbox, over time; for a moment some times as many.
+	ConnectsPerSecond  int `yaml:"connects_per_second"`  // new connections; default 200
+	LookupsPerSecond   int `yaml:"lookups_per_second"`   // DNS queries; default 200
+	DecisionsPerSecond int `yaml:"decisions_per_second"` // connections, requests and denials that are written down, others are refused; default 200
 }
 
 // Load reads path strictly and completes it with defaults.
@@ -104,6 +108,9 @@ func (c *Config) complete() {
 	set(&c.Limits.SandboxLifetime, 24*time.Hour)
 	set(&c.Limits.ConnectionsPerSandbox, 512)
 	set(&c.Limits.NamesPerSandbox, 4096)
+	set(&c.Limits.ConnectsPerSecond, 200)
+	set(&c.Limits.LookupsPerSecond, 200)
+	set(&c.Limits.DecisionsPerSecond, 200)
 }
 
 func set[T comparable](field *T, value T) {
@@ -134,7 +141,8 @@ func (c *Config) validate() error {
 		return err
 	}
 	for field, n := range map[string]int{"sandboxes": c.Limits.Sandboxes, "sandbox_cpus": c.Limits.SandboxCPUs,
-		"connections_per_sandbox": c.Limits.ConnectionsPerSandbox, "names_per_sandbox": c.Limits.NamesPerSandbox} {
+		"connections_per_sandbox": c.Limits.ConnectionsPerSandbox, "names_per_sandbox": c.Limits.NamesPerSandbox,
+		"connects_per_second": c.Limits.ConnectsPerSecond, "lookups_per_second": c.Limits.LookupsPerSecond, "decisions_per_second": c.Limits.DecisionsPerSecond} {
 		if n < 0 {
 			return fmt.Errorf("limits.%s: %d is negative", field, n)
 		}

@@ -20,6 +20,8 @@ type NodeStart struct {
 	Adopt     bool         `json:"adopt"`      // keep living sandboxes of an earlier start; else remove them
 	Base      bool         `json:"base"`       // build the image base in the background
 	Names     int          `json:"names"`      // distinct, of one incarnation
+	Connects  int          `json:"connects"`   // new connections of one sandbox a second
+	Lookups   int          `json:"lookups"`    // DNS queries of one sandbox a second
 }
 
 // NodeReady is the node's answer. Files: the edge netns.
@@ -57,6 +59,8 @@ type EdgeStart struct {
 type EdgeLimits struct {
 	Connections int `json:"connections"` // live, per sandbox
 	Names       int `json:"names"`       // distinct, per incarnation
+	Lookups     int `json:"lookups"`     // DNS queries a second
+	Decisions   int `json:"decisions"`   // written down a second
 }
 
 // InwardStart is what inward is told. Files: none.

@@ -52,7 +52,7 @@ func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
 		Addresses: netip.MustParsePrefix(s.config.Settings.Nodes.AddressRange),
 		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
 		Purge:     s.config.Purge, Adopt: restart || !s.config.Purge, Base: *s.config.Settings.Nodes.BuildBase,
-		Names: s.config.Settings.Limits.NamesPerSandbox,
+		Names: s.config.Settings.Limits.NamesPerSandbox, Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond,
 	}, nil, nil
 }
 
@@ -110,7 +110,8 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 	start := role.EdgeStart{
 		Dir: filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: resolvers, SystemRoots: config.SystemRoots(),
 		Hard: settings.HardRanges(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
-		Limits:  role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox},
+		Limits: role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox,
+			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},
 		Uncaged: settings.Nodes.WithoutLandlock,
 	}
 	for _, path := range settings.Egress.UpstreamCA {

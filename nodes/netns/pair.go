@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	vns "github.com/vishvananda/netns"
@@ -107,7 +108,7 @@ func (e *Edge) Adopt(name string) (*Pair, error) {
 // Path is the sandbox's netns, for the runtime's spec.
 func (p *Pair) Path() string { return Path(p.Name) }
 
-// Up sets the edge's end up. The firewall's element must be in place before: from here on packets flow.
+// Up sets the edge's end up and returns once packets flow. The firewall's element must be in place before.
 func (p *Pair) Up(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("setting %q up: %w", p.Interface, err)
@@ -121,10 +122,59 @@ func (p *Pair) Up(ctx context.Context) error {
 	if err == nil {
 		err = p.edge.nl.LinkSetUp(l)
 	}
+	if err == nil {
+		err = p.awaitUp(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("setting %q up: %w", p.Interface, err)
 	}
 	return nil
+}
+
+// upLimit is how long the kernel may take to give a link its queue, and upLook how often we look.
+const (
+	upLimit = 2 * time.Second
+	upLook  = 5 * time.Millisecond
+)
+
+// awaitUp returns once both ends are operational. The kernel does that after the call that sets a link up, behind whatever
+// else holds its lock, the removal of other namespaces above all; until then it drops what is sent, and the first question
+// for a neighbour is asked again only after a second.
+func (p *Pair) awaitUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, upLimit)
+	defer cancel()
+	look := time.NewTicker(upLook)
+	defer look.Stop()
+	ns, err := open(p.Name)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	inner, err := netlink.NewHandleAt(vns.NsHandle(ns.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer inner.Close()
+	for {
+		outerUp, err1 := isUp(p.edge.nl, p.Interface)
+		innerUp, err2 := isUp(inner, sandboxLink)
+		if err := errors.Join(err1, err2); err != nil || outerUp && innerUp {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the kernel does not bring it up: %w", ctx.Err())
+		case <-look.C:
+		}
+	}
+}
+
+func isUp(h *netlink.Handle, name string) (bool, error) {
+	l, err := h.LinkByName(name)
+	if err != nil {
+		return false, err
+	}
+	return l.Attrs().OperState == netlink.OperUp, nil
 }
 
 // Readdress puts eth0's address and route back. runsc takes both off eth0 whenever it starts or restores, and

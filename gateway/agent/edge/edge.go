@@ -122,7 +122,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the spool: %w", err)
 	}
-	if e.spool, err = decisions.Open(dir, decisions.Config{}); err != nil {
+	if e.spool, err = decisions.Open(dir, decisions.Config{Rate: float64(start.Limits.Decisions), Burst: 10 * start.Limits.Decisions}); err != nil {
 		return err
 	}
 	if e.names, err = resolver.NewNames(resolver.NamesConfig{Range: start.Synthetic, PerSandbox: start.Limits.Names, OnAdd: e.tellName}); err != nil {
@@ -138,7 +138,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	}
 	e.resolver, err = resolver.New(resolver.Config{
 		Bindings: e.bindings, Policies: e.holder, Recorder: e.spool, Names: e.names, Floor: e.holder.Floor,
-		DistinctNames: start.Limits.Names, Log: e.log,
+		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Log: e.log,
 	})
 	if err != nil {
 		return err

@@ -96,6 +96,12 @@ func (a *Agent) runscRoot() string { return a.dir("runsc") }
 // wallTable is ours in the machine's own netns: other installations have other names.
 func (a *Agent) wallTable() string { return "portreeve_" + a.setup.Instance }
 
+// edgeTable says how the rules of the edge netns are written. The kernel lets more queries through than the resolver answers,
+// so that what is too many is refused with an answer first.
+func (a *Agent) edgeTable(found bool) kernel.EdgeOptions {
+	return kernel.EdgeOptions{KeepBound: found && a.setup.Adopt, Connects: uint32(a.setup.Connects), Lookups: uint32(a.setup.Lookups * 5 / 2)}
+}
+
 // build makes the netns, the rules and the parts, in this order: the rules stand before anything could use them.
 func (a *Agent) build() error {
 	edge, found, err := openEdge("portreeve-" + a.setup.Instance)
@@ -103,7 +109,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.netns = edge
-	if err := kernel.WriteEdgeTable(edge.Fd(), kernel.EdgeOptions{KeepBound: found && a.setup.Adopt}); err != nil {
+	if err := kernel.WriteEdgeTable(edge.Fd(), a.edgeTable(found)); err != nil {
 		return err
 	}
 	if err := edge.Check(); err != nil {
