@@ -95,12 +95,15 @@ func (g *Grant) completePlace() error {
 // fits reports whether the request is one that g names. path is in canonical form.
 func (g *Grant) fits(at Request, method, path string) bool {
 	switch {
-	case at.Host != g.Host || at.Port != g.Port:
+	case !g.reaches(at):
 		return false
 	case len(g.Methods) > 0 && !slices.Contains(g.Methods, method), method == "TRACE", method == "CONNECT":
 		return false
-	case len(g.Policies) > 0 && !slices.Contains(g.Policies, at.Policy):
-		return false
 	}
 	return g.pattern != nil && g.pattern.MatchAll(path)
+}
+
+// reaches reports whether g is for the request's host and port, and for its sandbox's policy.
+func (g *Grant) reaches(at Request) bool {
+	return at.Host == g.Host && at.Port == g.Port && (len(g.Policies) == 0 || slices.Contains(g.Policies, at.Policy))
 }

@@ -65,6 +65,21 @@ func NewInjector(secrets []Secret) (*Injector, error) {
 // Granted reports whether any grant names that host, on whatever port: there, no credential of the sandbox's own passes.
 func (i *Injector) Granted(host string) bool { return i != nil && i.hosts[host] }
 
+// Version returns the version of a secret that is granted to at's host and port under its policy, on whatever method and path.
+func (i *Injector) Version(secret string, at Request) (version int64, ok bool) {
+	if i == nil {
+		return 0, false
+	}
+	for _, s := range i.secrets {
+		for _, g := range s.Grants {
+			if s.ID == secret && g.reaches(at) {
+				return s.Version, true
+			}
+		}
+	}
+	return 0, false
+}
+
 // Apply shapes r, which goes to at over verified TLS unless at says to withhold. On a granted host it removes the sandbox's own
 // credentials, then sets those whose grants fit. It fails with ErrUnavailable, having sent nothing, when a fitting secret has
 // no usable value or two of them want the same header.

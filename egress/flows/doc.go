@@ -15,6 +15,7 @@
 //   - EF-8: a flow that passes unseen ends when its rule opens TLS, or when a secret is granted to its host (TestOpaqueFlowEndsWhenItMustBeSeen).
 //   - EF-9: flows are listed and killed within their org only (TestFlowsOfAnotherOrgAreNotThere).
 //   - EF-10: a flow killed by its id ends, and no other (TestKilledFlowEndsAlone).
+//   - EF-20: a flow that carries a secret ends when the secret is no longer granted to its host (TestFlowEndsWithTheGrantItCarries).
 //   - EF-7: a flow whose sandbox was unbound, or began anew, is ended (TestUnboundSandboxEndsFlows).
 //
 // # Not here

@@ -16,12 +16,21 @@ type Flow struct {
 	Request policies.Request // what is judged, at its stage
 	Opaque  bool             // its bytes pass unseen
 	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
-	Remote  netip.AddrPort   // the address dialled, once it is: floor and rules by address judge it again
-	Live    *egress.Live     // kept by its owner, for who lists flows; a part that is all of its connection has the connection's
+	// Upstream marks a kept connection to an upstream, on which requests are served; it may outlive what it is Within.
+	Upstream bool
+	Carries  []Carried      // secrets that go over it: it ends when one is no longer granted
+	Remote   netip.AddrPort // the address dialled, once it is: floor and rules by address judge it again
+	Live     *egress.Live   // kept by its owner, for who lists flows; a part that is all of its connection has the connection's
 
 	// Kill ends the connection, for example by closing both sockets. It is called at most once, from another goroutine than the
 	// one that added the flow, and must not block for long; that goroutine then calls remove.
 	Kill func(policies.Reason)
+}
+
+// A Carried is a secret that was put into a flow.
+type Carried struct {
+	Secret  string // id
+	Version int64
 }
 
 // Why a flow was not added.

@@ -392,3 +392,43 @@ func BenchmarkRejudge(b *testing.B) {
 		}
 	}
 }
+
+// What carries a secret ends with the secret's grant; a new version of it changes nothing, nor does what others carry.
+func TestFlowEndsWithTheGrantItCarries(t *testing.T) {
+	granted := map[string]bool{"sec_1": true, "sec_2": true}
+	w := newWorld(t, flows.Config{Holds: func(b egress.Binding, host string, port uint16, c flows.Carried) bool {
+		return b.Sandbox == "sbx_0" && host == "a.test" && port == 443 && granted[c.Secret]
+	}})
+	add := func(id string, carries ...flows.Carried) {
+		t.Helper()
+		f := w.flow(id, 0, "a.test")
+		f.Upstream, f.Carries = true, carries
+		if _, err := w.Add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("flo_1", flows.Carried{Secret: "sec_1", Version: 1})
+	add("flo_2", flows.Carried{Secret: "sec_2", Version: 1})
+	add("flo_both", flows.Carried{Secret: "sec_2", Version: 1}, flows.Carried{Secret: "sec_1", Version: 2})
+	add("flo_none")
+	if n := w.Rejudge(); n != 0 {
+		t.Fatalf("%d ended while all is granted: %v", n, w.killed)
+	}
+	granted["sec_1"] = false
+	if n := w.Rejudge(); n != 2 || w.killed["flo_1"] != policies.ReasonRevoked || w.killed["flo_both"] != policies.ReasonRevoked {
+		t.Errorf("%d ended: %v", n, w.killed)
+	}
+}
+
+// Where nobody can say what is granted, nothing that carries a secret goes on.
+func TestNothingIsCarriedWithoutAWord(t *testing.T) {
+	w := newWorld(t, flows.Config{})
+	f := w.flow("flo_1", 0, "a.test")
+	f.Carries = []flows.Carried{{Secret: "sec_1"}}
+	if _, err := w.Add(f); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.Rejudge(); n != 1 {
+		t.Errorf("%d ended", n)
+	}
+}

@@ -58,6 +58,9 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 	if v.Allowed() && f.Opaque && t.mustSee(b, f, v) {
 		return policies.Denied(policies.ReasonRevoked)
 	}
+	if v.Allowed() && !t.holds(b, f) {
+		return policies.Denied(policies.ReasonRevoked)
+	}
 	if !v.Allowed() || !f.Remote.IsValid() {
 		return v
 	}
@@ -77,4 +80,15 @@ func (t *Table) mustSee(b egress.Binding, f *Flow, v policies.Verdict) bool {
 		return true
 	}
 	return f.Request.Host != "" && t.cfg.MustSee != nil && t.cfg.MustSee(b, f.Request.Host)
+}
+
+// holds reports whether every secret that a flow carries is still granted. A newer version of it changes nothing: what is under way
+// was let through with the older one, and providers keep both for a while.
+func (t *Table) holds(b egress.Binding, f *Flow) bool {
+	for _, c := range f.Carries {
+		if t.cfg.Holds == nil || !t.cfg.Holds(b, f.Request.Host, f.Request.Port, c) {
+			return false
+		}
+	}
+	return true
 }

@@ -30,7 +30,9 @@ type Config struct {
 	Floor    func() *policies.Floor // the current one
 	// MustSee, if set, reports whether everything that goes to a host must be seen, as where a secret is granted to it: opaque flows
 	// to it end.
-	MustSee    func(b egress.Binding, host string) bool
+	MustSee func(b egress.Binding, host string) bool
+	// Holds, if set, reports whether a secret that a flow to a host carries is still granted there. Without it, nothing is carried on.
+	Holds      func(b egress.Binding, host string, port uint16, c Carried) bool
 	PerSandbox int              // connections at once; default 1024
 	PerOrg     int              // default 16384
 	Every      time.Duration    // how often Run judges all again; default 1 s

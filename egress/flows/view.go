@@ -82,7 +82,7 @@ func (t *Table) chosen(q Query) (whole []*entry, parts map[string][]*entry) {
 	parts = make(map[string][]*entry)
 	within := "" // the connection of the part that is asked for
 	for _, e := range t.entries(func(f *Flow) bool {
-		return f.Binding.Org == q.Org && (q.Sandbox == "" || f.Binding.Sandbox == q.Sandbox)
+		return f.Binding.Org == q.Org && (q.Sandbox == "" || f.Binding.Sandbox == q.Sandbox) && !f.Upstream // what it serves is listed
 	}) {
 		if e.Within != "" {
 			parts[e.Within] = append(parts[e.Within], e)

@@ -99,12 +99,15 @@ type Flow struct {
 	ID      string
 	Parent  string // flow of the connection; empty for a connection itself, and only those count against a sandbox's cap
 	Binding egress.Binding
-	Request policies.Request      // what to judge again when the policy changes
-	Remote  netip.AddrPort        // the address dialled, once it is known
-	Opaque  bool                  // its bytes pass unseen: it ends, too, when they have to be seen
-	Local   bool                  // ends here (portreeve.internal): it counts, but no policy is asked about it
-	Live    *egress.Live          // what is known of it while it lives; that of its Parent if it is all of it
-	Kill    func(policies.Reason) // doesn't wait; it may call the flow's remove, so the table must hold no lock
+	Request policies.Request // what to judge again when the policy changes
+	Remote  netip.AddrPort   // the address dialled, once it is known
+	Opaque  bool             // its bytes pass unseen: it ends, too, when they have to be seen
+	// Upstream marks a kept connection to an upstream. Requests are served on it, each judged for itself; it may outlive its Parent.
+	Upstream bool
+	Secrets  []decisions.Use       // that it carries: it ends when one is no longer granted to the request's host
+	Local    bool                  // ends here (portreeve.internal): it counts, but no policy is asked about it
+	Live     *egress.Live          // what is known of it while it lives; that of its Parent if it is all of it
+	Kill     func(policies.Reason) // doesn't wait; it may call the flow's remove, so the table must hold no lock
 }
 
 // A FlowTable holds the live flows, caps them per sandbox and kills those that a tightened policy no longer allows.
@@ -128,6 +131,8 @@ type Injector interface {
 	// then the request is not sent.
 	// It must fail, too, while the policy is not fresh.
 	Apply(ctx context.Context, b egress.Binding, to Place, r *http.Request) ([]decisions.Use, error)
+	// Current reports whether the secret is still granted to the host, and still in the version that was used.
+	Current(b egress.Binding, host string, port uint16, u decisions.Use) bool
 }
 
 // A Place is where a request goes.

@@ -52,6 +52,8 @@ type connection struct {
 	isClosed   bool
 	removeFlow func()
 
+	kept atomic.Pointer[keptUpstream] // an upstream connection that waits for its first request
+
 	// Set before the connection is handed to the HTTP server, then only read.
 	opened    bool       // TLS was opened: HTTPS instead of HTTP
 	authority string     // what Host must say, in its usual form
@@ -111,6 +113,7 @@ func (c *connection) kill(r policies.Reason) { c.end(killed(r)) }
 func (c *connection) closed() {
 	c.watch.stop()
 	c.cancel(nil)
+	c.dropKept()
 	c.mu.Lock()
 	c.isClosed = true
 	remove := c.removeFlow

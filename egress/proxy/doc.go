@@ -14,7 +14,11 @@
 // HTTP/1 is read by net/http behind httphead.Reader, so no head reaches it unchecked, also on kept and pipelined connections.
 // A refused head arrives at the handler as a stand-in, in its turn, and is recorded and answered there. Upstream there is one
 // http.Transport per (sandbox, incarnation, destination, secret versions, right to a floor exemption). Its dial takes the
-// target from the verdict; the addresses that its kept connections go to are judged again for each request.
+// target from the verdict; the addresses that its kept connections go to are judged again for each request, and each of these
+// connections is a flow of its own, with what it carries. Whoever changes secrets calls Refresh.
+//
+// A client of an opened connection that asks for HTTP/2 is offered it if the upstream has it. What is not remembered is asked
+// first, and the first request takes the connection that it was asked on (alpn.go).
 //
 // Encrypted ClientHello: GREASE and a real one can't be told apart (see clienthello), and a real one reaches any name of the
 // same provider. So both are refused where TLS is passed through, unless Config.AllowOuterECH; where it is opened the extension
@@ -47,6 +51,9 @@
 //   - EP-20: a secret that can't be applied blocks its request (TestSecretThatCantBeHadBlocks).
 //   - EP-21: what can't be opened is refused on a granted host: passed TLS and relays (TestGrantedHostIsNeverPassedUnseen).
 //   - EP-22: no secret is set in the clear, nor where a policy only watches (TestSecretIsWithheld).
+//   - EP-24: an upstream is asked what it speaks only after that was recorded, at an address that was judged (TestUpstreamIsAskedUnderARecord).
+//   - EP-25: a kept upstream connection is a flow with its address and its secrets, and ends with them (TestKeptConnectionsAreFlows, TestWhatCarriesASecretEndsWithItsGrant).
+//   - EP-26: no idle upstream connection outlives the version of a secret that it carried (TestIdleConnectionsOfAnOldSecretAreClosed).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //
 // # Not here
@@ -55,7 +62,7 @@
 // goes where: the Injector. What is a credential: secrets. Explicit proxy requests: nothing serves them. Request bodies are not looked
 // into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
 // passed TLS tells, and a relay nothing. Early hints (103) are not
-// passed on. HTTP/2 to a client is offered whether or not the upstream speaks it. A header list that net/http itself finds too
+// passed on. WebSockets over HTTP/2 (RFC 8441) are not offered: clients then use HTTP/1. A header list that net/http itself finds too
 // large on HTTP/2 is answered with 431 by net/http, without a decision.
 //
 // # Failure

@@ -34,7 +34,7 @@ func failureKind(ctx context.Context, err error) string {
 		return refused.Verdict.Reason.String()
 	case errors.As(err, &refusal):
 		return failParse
-	case errors.As(context.Cause(ctx), &by):
+	case errors.As(context.Cause(ctx), &by), errors.As(err, &by):
 		return by.Error()
 	case ctx.Err() != nil:
 		return failClient
@@ -92,7 +92,7 @@ func answerTo(ctx context.Context, err error, kind string) failed {
 		return failed{http.StatusForbidden, refused.Verdict.Reason.String(), refused.Verdict.Reason}
 	case kind == failParse:
 		return failed{http.StatusBadRequest, failParse, policies.ReasonParse}
-	case errors.As(context.Cause(ctx), &by):
+	case errors.As(context.Cause(ctx), &by), errors.As(err, &by):
 		reason := policies.Reason(by)
 		return failed{statusOf(reason), reason.String(), reason}
 	case kind == failTLS:

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,6 +293,8 @@ type flowTable struct {
 	mu    sync.Mutex
 	live  map[string]Flow
 	limit int
+	empty chan struct{}   // closed when nothing is live, made by check
+	gone  map[string]bool // secrets that are no longer granted
 }
 
 var errFull = errors.New("too many flows")
@@ -309,6 +312,10 @@ func (f *flowTable) Add(flow Flow) (func(), error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			delete(f.live, flow.ID)
+			if len(f.live) == 0 && f.empty != nil {
+				close(f.empty)
+				f.empty = nil
+			}
 		})
 	}, nil
 }
@@ -318,7 +325,8 @@ func (f *flowTable) rejudge(s *policies.Snapshot) {
 	f.mu.Lock()
 	var gone []Flow
 	for _, flow := range f.live {
-		if r := flow.Request; !flow.Local && !s.Evaluate(&r).Allowed() {
+		carries := slices.ContainsFunc(flow.Secrets, func(u decisions.Use) bool { return f.gone[u.Secret] })
+		if r := flow.Request; !flow.Local && (carries || !s.Evaluate(&r).Allowed()) {
 			gone = append(gone, flow)
 		}
 	}
@@ -328,11 +336,24 @@ func (f *flowTable) rejudge(s *policies.Snapshot) {
 	}
 }
 
+// check waits until nothing is live: the transports close what was under way on goroutines of their own.
 func (f *flowTable) check(t testing.TB) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, flow := range f.live {
-		t.Errorf("a flow was never removed: %+v", flow.Request)
+	empty := make(chan struct{})
+	if len(f.live) == 0 {
+		close(empty)
+	} else {
+		f.empty = empty
+	}
+	f.mu.Unlock()
+	select {
+	case <-empty:
+	case <-time.After(10 * time.Second):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, flow := range f.live {
+			t.Errorf("a flow was never removed: %+v", flow.Request)
+		}
 	}
 }
 
@@ -424,6 +445,11 @@ func (a *authority) sign(host string) (*tls.Certificate, error) {
 type injector struct {
 	host, value string
 	err         error
+	version     atomic.Int64 // of the secret, less one
+}
+
+func (i *injector) Current(_ egress.Binding, host string, _ uint16, u decisions.Use) bool {
+	return host == i.host && u.Version == i.version.Load()+1
 }
 
 func (i *injector) Granted(_ egress.Binding, host string) bool { return host == i.host }
@@ -436,5 +462,5 @@ func (i *injector) Apply(_ context.Context, _ egress.Binding, to Place, r *http.
 		return nil, nil
 	}
 	r.Header.Set("Authorization", i.value)
-	return []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}, nil
+	return []decisions.Use{{Secret: "sec_1", Version: i.version.Load() + 1, Place: "header:authorization"}}, nil
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
 )
 
@@ -60,12 +60,34 @@ func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
 		}
 		s.byKey.Remove(key) // closes what is idle
 	}
-	up = newPool(s.p, c, j)
+	up = newPool(s.p, c, j, uses)
 	s.byKey.Add(key, up)
 	return up
 }
 
 func (s *pools) close() { s.byKey.Purge() }
+
+// refresh closes what is idle and carries a secret that is no longer granted, or no longer the newest version. What is under way there
+// ends with its request, and is not used again.
+func (s *pools) refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range s.byKey.Keys() {
+		if up, ok := s.byKey.Peek(key); ok && !up.current() {
+			s.byKey.Remove(key)
+		}
+	}
+}
+
+// current reports whether a request would still carry what the pool's connections do.
+func (up *pool) current() bool {
+	for _, u := range up.uses {
+		if !up.p.cfg.Injector.Current(up.binding, up.host, up.port, u) {
+			return false
+		}
+	}
+	return true
+}
 
 // versions spells out which secrets a request carries.
 func versions(uses []decisions.Use) string {
@@ -83,56 +105,65 @@ func versions(uses []decisions.Use) string {
 type pool struct {
 	p         *Proxy
 	transport *http.Transport
+	tls       *tls.Config // nil in the clear
+	binding   egress.Binding
+	host      string
 	port      uint16
+	uses      []decisions.Use // what its connections carry
 
 	mu    sync.Mutex
 	addrs []netip.Addr // that were judged and dialled for this pool, in order
 }
 
-// errNotDialled marks an error that came before there was an upstream.
-var errNotDialled = errors.New("not dialled")
-
-func newPool(p *Proxy, c *connection, j judgement) *pool {
-	up := &pool{p: p, port: j.req.Port}
+func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use) *pool {
+	up := &pool{p: p, binding: c.binding, host: j.req.Host, port: j.req.Port, uses: uses}
 	up.transport = &http.Transport{
 		DialContext:            up.dial,
 		DisableCompression:     true, // the answer goes on as it came
 		MaxIdleConnsPerHost:    p.cfg.Limits.IdlePerPool,
 		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  p.cfg.Timeouts.Response,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: p.cfg.Limits.ResponseHeader,
 		ForceAttemptHTTP2:      c.opened,
 	}
 	if c.opened {
-		name := j.req.Host
-		if name == "" {
-			name = j.req.Addr.String()
-		}
-		up.transport.TLSClientConfig = &tls.Config{
-			ServerName: name, RootCAs: p.cfg.UpstreamRoots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(4),
-		}
+		up.tls = p.upstreamTLS(j.req)
+		up.transport.DialTLSContext = up.dialTLS
 	}
 	return up
 }
 
-type exchangeTargetKey struct{}
-
 // dial connects to what was judged. The address that the transport passes is made from the request and is not looked at.
 func (up *pool) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	t, ok := ctx.Value(exchangeTargetKey{}).(*Target)
+	d, ok := ctx.Value(diallingKey{}).(*dialling)
 	if !ok {
 		return nil, errNotDialled
 	}
-	ctx, cancel := context.WithTimeout(ctx, up.p.cfg.Timeouts.Dial)
-	defer cancel()
-	nc, addr, err := up.p.cfg.Dialer.Dial(ctx, *t)
+	nc, err := d.connect(ctx)
 	if err != nil {
-		return nil, errors.Join(errNotDialled, err)
+		return nil, err
 	}
-	up.add(addr)
+	up.add(nc.addr)
 	return nc, nil
+}
+
+// dialTLS is dial for opened connections.
+func (up *pool) dialTLS(ctx context.Context, _, _ string) (net.Conn, error) {
+	d, ok := ctx.Value(diallingKey{}).(*dialling)
+	if !ok {
+		return nil, errNotDialled
+	}
+	if kept := d.takeKept(); kept != nil {
+		up.add(kept.up.addr)
+		return kept.conn, nil
+	}
+	conn, nc, err := d.connectTLS(ctx, up.tls)
+	if err != nil {
+		return nil, err
+	}
+	up.add(nc.addr)
+	return conn, nil
 }
 
 const maxAddresses = 16 // of one pool

@@ -19,6 +19,7 @@ type Proxy struct {
 	inbox     *inbox
 	pools     *pools
 	openers   *openers
+	memory    *memory
 	startHTTP sync.Once
 	httpDone  chan struct{}
 
@@ -51,6 +52,9 @@ func New(cfg Config) (*Proxy, error) {
 	if p.openers, err = newOpeners(cfg.Certificates); err != nil {
 		return nil, err
 	}
+	if p.memory, err = newMemory(cfg.Now); err != nil {
+		return nil, err
+	}
 	p.http = p.newServer()
 	return p, nil
 }
@@ -76,6 +80,9 @@ func (p *Proxy) newServer() *http.Server {
 		},
 	}
 }
+
+// Refresh puts kept upstream connections under the newest secrets. Call it after each change; flows are the flow table's.
+func (p *Proxy) Refresh() { p.pools.refresh() }
 
 // Unbound counts the connections that were closed unread because their address was nobody's.
 func (p *Proxy) Unbound() uint64 { return p.unbound.Load() }

@@ -40,7 +40,7 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 		return c.alertDrop(j)
 	case protocol == policies.HTTPS && j.v.TLS == policies.Inspect:
 		remove() // each request on it is a flow of its own
-		return c.open(j)
+		return c.open(j, &hello)
 	case c.grantedTLS(hello.ServerName):
 		remove()
 		return c.alertDrop(j.deny(policies.ReasonSecretUnavailable))
@@ -120,12 +120,17 @@ func (c *connection) alertDrop(j judgement) (handed bool) {
 }
 
 // open ends TLS here and hands what is inside to the HTTP server.
-func (c *connection) open(j judgement) (handed bool) {
+func (c *connection) open(j judgement, hello *clienthello.Hello) (handed bool) {
 	host := c.host
 	if host == "" {
 		host = c.dst.Addr().String()
 	}
-	cfg, err := c.p.openers.config(c.ctx, c.binding.Org, host)
+	h2, ok := c.offersH2(j, hello)
+	if !ok {
+		resetOnClose(c.client)
+		return false
+	}
+	cfg, err := c.p.openers.config(c.ctx, openerKey{c.binding.Org, host, h2})
 	if err != nil {
 		c.p.cfg.Log.Error("making a certificate", "err", err, "sandbox", c.binding.Sandbox)
 		_ = c.record(c.decision(layerConnect, levelSNI, j.deny(policies.ReasonProtocol)))
@@ -149,13 +154,17 @@ func (c *connection) open(j judgement) (handed bool) {
 	return c.p.inbox.put(c.guard)
 }
 
-// openers keeps one TLS configuration per org and host, so that clients can resume their sessions there and nowhere else.
+// openers keeps one TLS configuration per org, host and what is offered there, so that clients can resume their sessions there and
+// nowhere else.
 type openers struct {
 	certificates Certificates
 	configs      *lru.Cache[openerKey, opener]
 }
 
-type openerKey struct{ org, host string }
+type openerKey struct {
+	org, host string
+	h2        bool
+}
 
 type opener struct {
 	leaf   *tls.Certificate
@@ -169,19 +178,21 @@ func newOpeners(certificates Certificates) (*openers, error) {
 	return &openers{certificates: certificates, configs: configs}, err
 }
 
-func (o *openers) config(ctx context.Context, org, host string) (*tls.Config, error) {
+func (o *openers) config(ctx context.Context, key openerKey) (*tls.Config, error) {
 	if o.certificates == nil {
 		return nil, errNoCertificates
 	}
-	leaf, err := o.certificates.Leaf(ctx, org, host)
+	leaf, err := o.certificates.Leaf(ctx, key.org, key.host)
 	if err != nil {
 		return nil, err
 	}
-	key := openerKey{org, host}
 	if have, ok := o.configs.Get(key); ok && have.leaf == leaf {
 		return have.config, nil
 	}
-	cfg := &tls.Config{Certificates: []tls.Certificate{*leaf}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	cfg := &tls.Config{Certificates: []tls.Certificate{*leaf}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if key.h2 {
+		cfg.NextProtos = []string{"h2", "http/1.1"}
+	}
 	o.configs.Add(key, opener{leaf, cfg})
 	return cfg, nil
 }

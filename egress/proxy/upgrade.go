@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,15 +49,17 @@ func (x *exchange) pump(nc net.Conn, client *bufio.Reader, up io.ReadWriteCloser
 	stop := context.AfterFunc(x.ctx, func() { up.Close(); x.c.client.Close() })
 	defer stop()
 	var wg sync.WaitGroup
+	var inErr error
 	wg.Go(func() {
-		end.BytesIn, _ = pumpOne(nc, up, &x.live.In, &x.live.Last)
+		end.BytesIn, inErr = pumpOne(nc, up, &x.live.In, &x.live.Last)
 		nc.Close()
 	})
 	_, _ = pumpOne(up, client, &x.live.Out, &x.live.Last)
 	up.Close()
 	wg.Wait()
 	end.Error = x.c.moved(nil)
-	if by, ok := context.Cause(x.ctx).(killed); ok {
+	var by killed
+	if errors.As(context.Cause(x.ctx), &by) || errors.As(inErr, &by) {
 		end.Error = by.Error()
 	}
 }

@@ -152,8 +152,15 @@ func (w *world) client(h2 bool, roots *x509.CertPool) *http.Client {
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// upstream starts a server that answers for name at its port: TLS if the port says so.
+// upstream starts a server that answers for name at its port: TLS if the port says so. The proxy knows already that it speaks HTTP/2.
 func (w *world) upstream(name string, port uint16, h http.Handler) *httptest.Server {
+	w.t.Helper()
+	w.proxy.memory.put(memoryKey{about: speaksH2, org: testOrg, host: name, port: port}, true)
+	return w.stranger(name, port, h)
+}
+
+// stranger is upstream for one of which nothing is known.
+func (w *world) stranger(name string, port uint16, h http.Handler) *httptest.Server {
 	w.t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ErrorLog = discardLog()

@@ -35,6 +35,18 @@ func (h *Hello) Protocols() []string {
 	return list
 }
 
+// Offers reports whether the protocol is on the ALPN list.
+func (h *Hello) Offers(protocol string) bool {
+	for b := h.ALPN; len(b) > 0; {
+		n := int(b[0])
+		if string(b[1:1+n]) == protocol {
+			return true
+		}
+		b = b[1+n:]
+	}
+	return false
+}
+
 const (
 	extServerName = 0
 	extALPN       = 16

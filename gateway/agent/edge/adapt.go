@@ -55,8 +55,12 @@ func (d dialer) Dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr,
 type flowTable struct{ *flows.Table }
 
 func (t flowTable) Add(f proxy.Flow) (func(), error) {
+	var carries []flows.Carried
+	for _, u := range f.Secrets {
+		carries = append(carries, flows.Carried{Secret: u.Secret, Version: u.Version})
+	}
 	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
-		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local, Live: f.Live})
+		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local, Upstream: f.Upstream, Carries: carries, Live: f.Live})
 }
 
 // recorder remembers what is open, so that it can be closed by its id.

@@ -12,8 +12,7 @@
 //
 // # Not here
 //
-// What is decided: policies. Whose an address is: the node says so. A request that is under way on an opened connection is judged
-// again by its name only, when the policy changes; the address of its upstream connection is judged when that is dialled.
+// What is decided: policies. Whose an address is: the node says so.
 //
 // # Failure
 //

@@ -133,7 +133,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		return err
 	}
 	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, PerSandbox: start.Limits.Connections,
-		MustSee: injector{e.holder}.Granted}); err != nil {
+		MustSee: injector{e.holder}.Granted, Holds: injector{e.holder}.holds}); err != nil {
 		return err
 	}
 	e.resolver, err = resolver.New(resolver.Config{
@@ -184,6 +184,7 @@ func (e *Edge) policyChanged() {
 	if n := e.flows.Rejudge(); n > 0 {
 		e.log.Info("a policy change ended flows", "flows", n)
 	}
+	e.proxy.Refresh()
 }
 
 // stop lets live requests end while the supervisor waits. That some had to be cut is no failure.

@@ -7,6 +7,7 @@ import (
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/flows"
 	"portreeve.dev/egress/proxy"
 	"portreeve.dev/gateway/feed"
 	"portreeve.dev/secrets"
@@ -34,4 +35,24 @@ func (i injector) Apply(_ context.Context, b egress.Binding, to proxy.Place, r *
 		uses = append(uses, decisions.Use{Secret: u.Secret, Version: u.Version, Place: u.Place})
 	}
 	return uses, nil
+}
+
+// Current reports whether a secret is still granted to the host in the version that was used.
+func (i injector) Current(b egress.Binding, host string, port uint16, u decisions.Use) bool {
+	version, ok := i.granted(b, host, port, u.Secret)
+	return ok && version == u.Version
+}
+
+// holds reports whether a secret is still granted to the host, in whatever version.
+func (i injector) holds(b egress.Binding, host string, port uint16, c flows.Carried) bool {
+	_, ok := i.granted(b, host, port, c.Secret)
+	return ok
+}
+
+func (i injector) granted(b egress.Binding, host string, port uint16, secret string) (version int64, ok bool) {
+	held, policy, err := i.holder.Injector(b)
+	if err != nil {
+		return 0, false
+	}
+	return held.Version(secret, secrets.Request{Host: host, Port: port, Policy: policy})
 }
