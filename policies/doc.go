@@ -29,6 +29,10 @@
 // foreign_credentials counts where the inside is seen, and is block unless some layer says otherwise.
 // A denial is Requestable exactly if its reason is no_rule, whichever layer lacks the rule.
 //
+// A document may also name presets, and repositories in place of hosts ("git: github.com/acme/*" with "access: read"): both are
+// written out as plain rules when it is read. Its tests say what the author expects; RunTests asks them. Lint, Diff,
+// Replay and Learn help whoever writes documents, and decide nothing.
+//
 // # Security invariants
 //
 //   - PO-1: the zero verdict, action, class and foreign-credentials mode deny (TestZeroVerdictIsDeny).
@@ -47,6 +51,10 @@
 //   - PO-14: an exemption holds for its orgs and ports only (TestFloorJudge).
 //   - PO-15: an allow rule for addresses never allows a name; a deny rule for addresses also holds for names (TestDenyLooksAtResolvedAddress).
 //   - PO-16: a verdict that rests on a method or a path says so, and every header that names another one is known as such (TestInsideIsSaid, TestOverrideHeaders).
+//   - PO-17: tests change no verdict, and what is let through only because a layer watches fails a test that expects it (TestTestsOnlyTell, TestRunTestsWhileWatching).
+//   - PO-18: under presets and git rules packages install and repositories clone; publishing and pushing are denied, and nothing passes unopened (TestPresetsInstallAndDontPublish, TestGitAccess, TestSugarIsWrittenOut).
+//   - PO-19: what is learnt names single hosts, addresses, ports, protocols and whole paths, and allows nothing that was not seen or that a rule denied (TestLearn, TestLearnIsNarrow).
+//   - PO-20: replay changes nothing, keeps a bounded number of rows, and gives no answer about what was recorded in part (TestReplay, TestReplayChangesNothing, TestReplayIsBounded).
 //
 // # Not here
 //

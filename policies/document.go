@@ -29,6 +29,8 @@ type Document struct {
 	FailureMode  FailureMode
 	// MaxStale is how long FailLastKnown goes on under the last snapshot.
 	MaxStale time.Duration
+	// Tests are what the author expects of the rules. No verdict looks at them.
+	Tests []Test
 }
 
 // A Rule says yes or no to some destinations. Exactly one of Hosts, Any and CIDRs is given.

@@ -183,6 +183,7 @@ func (e *evaluation) apply(rules []uint32, rank uint16, denyOnly bool) {
 
 func (st *state) denied(c *rule, at uint32, rank uint16) {
 	st.deny |= c.protos
+	st.looked = st.looked || c.inside
 	if st.worst == 0 || rank > st.worstRank || rank == st.worstRank && at+1 < st.worst {
 		st.worst, st.worstRank = at+1, rank
 	}

@@ -62,18 +62,23 @@ func (s *Snapshot) Explain(r *Request) Explanation {
 	if r == nil || s == nil {
 		return x
 	}
-	x.Request = ExplainedRequest{Stage: r.Stage, Host: r.Host, Port: r.Port, Protocol: r.Protocol.String(), Method: r.Method, Path: r.Path}
-	if r.Addr.IsValid() {
-		x.Request.Address = netaddr.Canonical(r.Addr).String()
-	}
-	if !r.Now.IsZero() {
-		now := r.Now.UTC()
-		x.Request.Time = &now
-	}
+	x.Request = explained(r)
 	e := evaluation{s: s, r: r}
 	unreadable := e.run()
 	for i := range s.layers {
 		x.Layers = append(x.Layers, e.explainLayer(i, unreadable))
+	}
+	return x
+}
+
+func explained(r *Request) ExplainedRequest {
+	x := ExplainedRequest{Stage: r.Stage, Host: r.Host, Port: r.Port, Protocol: r.Protocol.String(), Method: r.Method, Path: r.Path}
+	if r.Addr.IsValid() {
+		x.Address = netaddr.Canonical(r.Addr).String()
+	}
+	if !r.Now.IsZero() {
+		now := r.Now.UTC()
+		x.Time = &now
 	}
 	return x
 }

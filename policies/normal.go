@@ -16,13 +16,23 @@ import (
 )
 
 // Normal checks d and returns a copy in normal form. The error is Errors.
-func (d *Document) Normal() (*Document, error) {
+func (d *Document) Normal() (*Document, error) { return d.normal(nil) }
+
+// normal is Normal of a document whose rules stand at origins in the text that they come from; nil: where they stand in d.
+func (d *Document) normal(origins []string) (*Document, error) {
 	var errs Errors
+	origin := func(i int) string {
+		if origins != nil {
+			return origins[i]
+		}
+		return at("rules", i)
+	}
 	out := &Document{
 		Rules:        make([]Rule, len(d.Rules)),
 		ObserveUntil: normalTime(d.ObserveUntil, inDocument, "observe_until", &errs),
 		FailureMode:  d.FailureMode,
 		MaxStale:     normalStale(d, &errs),
+		Tests:        normalTests(d.Tests, &errs),
 	}
 	if len(d.Rules) > MaxRules {
 		errs.add("rules", "", "%d rules are more than %d", len(d.Rules), MaxRules)
@@ -30,11 +40,11 @@ func (d *Document) Normal() (*Document, error) {
 	}
 	seen := make(map[string]int, len(d.Rules))
 	for i := range d.Rules {
-		path := func(field string) string { return fmt.Sprintf("rules[%d]%s", i, field) }
+		path := func(field string) string { return origin(i) + field }
 		out.Rules[i] = d.Rules[i]
 		normalRule(&out.Rules[i], path, &errs)
 		if first, twice := seen[out.Rules[i].ID]; twice {
-			errs.add(path(".id"), "", "%q is the id of rules[%d] too", out.Rules[i].ID, first)
+			errs.add(path(".id"), "each rule has an id of its own", "%q is the id of %s too", out.Rules[i].ID, origin(first))
 		}
 		seen[out.Rules[i].ID] = i
 	}
@@ -249,6 +259,8 @@ func mergePorts(ports []PortRange) []PortRange {
 	return out
 }
 
+const insideOfPassed = "can't be seen in TLS that is passed through"
+
 // normalInside checks what only a connection that is seen inside can keep.
 func normalInside(r *Rule, path pathFunc, errs *Errors) {
 	if r.TLS > Inspect {
@@ -269,7 +281,7 @@ func normalInside(r *Rule, path pathFunc, errs *Errors) {
 			errs.add(path(field), "use the protocols https and http only", "can't be seen in %v", blind)
 		}
 		if r.Protocols&HTTPS != 0 && r.TLS == Pass {
-			errs.add(path(field), "add tls: inspect", "can't be seen in TLS that is passed through")
+			errs.add(path(field), "add tls: inspect", insideOfPassed)
 		}
 	}
 	if len(r.Methods) > MaxMethods || len(r.Paths) > MaxPaths {

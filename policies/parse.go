@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	documentKeys = []string{"rules", "observe_until", "failure_mode", "max_stale"}
+	documentKeys = []string{"presets", "rules", "observe_until", "failure_mode", "max_stale", "tests"}
 	ruleKeys     = []string{
 		"id", "action", "hosts", "any", "cidrs", "ports", "protocols", "tls", "methods", "paths",
 		"foreign_credentials", "dns", "log", "expires_at", "enabled", "message", "shared",
@@ -41,7 +41,7 @@ func ParseAt(data []byte, now time.Time) (*Document, error) {
 	if err := r.errs.orNil(); err != nil {
 		return nil, err
 	}
-	normal, err := d.Normal()
+	normal, err := d.normal(r.origins)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +59,7 @@ func (r *reader) document(n *node) *Document {
 	}
 	rules, ok := fields["rules"]
 	switch {
+	case !ok && fields["presets"] != nil:
 	case !ok:
 		r.errs.add("rules", "to deny everything, write an empty list", "is missing")
 	case rules.kind != kindList:
@@ -66,10 +67,16 @@ func (r *reader) document(n *node) *Document {
 	case len(rules.values) > MaxRules:
 		r.errs.add("rules", "", "%d rules are more than %d", len(rules.values), MaxRules)
 	default:
-		d.Rules = make([]Rule, len(rules.values))
+		d.Rules = make([]Rule, 0, len(rules.values))
 		for i, one := range rules.values {
-			d.Rules[i] = r.rule(one, at("rules", i))
+			r.expand(d, one, at("rules", i))
 		}
+	}
+	if n, ok := fields["presets"]; ok {
+		r.presets(d, n)
+	}
+	if n, ok := fields["tests"]; ok {
+		d.Tests = r.tests(n)
 	}
 	r.failure(fields, d)
 	return d
@@ -91,6 +98,25 @@ func (r *reader) failure(fields map[string]*node, d *Document) {
 		if d.MaxStale = r.duration(n, "max_stale"); d.MaxStale == 0 {
 			r.errs.add("max_stale", "use failure_mode closed instead", "no time at all")
 		}
+	}
+}
+
+// expand appends the rule, or the rules that it stands for, each with the place that it comes from.
+func (r *reader) expand(d *Document, n *node, path string) {
+	rules := []Rule{}
+	if n.kind == kindObject && slices.Contains(n.keys, "git") {
+		rules = r.git(n, path)
+	} else {
+		rules = append(rules, r.rule(n, path))
+	}
+	r.add(d, path, rules...)
+}
+
+// add appends rules that come from one place.
+func (r *reader) add(d *Document, path string, rules ...Rule) {
+	for _, one := range rules {
+		d.Rules = append(d.Rules, one)
+		r.origins = append(r.origins, path)
 	}
 }
 

@@ -33,6 +33,14 @@ func (p Protocol) Has(q Protocol) bool { return q != 0 && p&q == q }
 // One reports whether p is exactly one known protocol.
 func (p Protocol) One() bool { return bits.OnesCount8(uint8(p)) == 1 && p&^AllProtocols == 0 }
 
+// port is the port that goes without saying for one protocol; 0: there is none.
+func (p Protocol) port() uint16 {
+	if !p.One() {
+		return 0
+	}
+	return protocolPorts[bits.TrailingZeros8(uint8(p))]
+}
+
 // Names lists the protocols of the set, in the order of the constants.
 func (p Protocol) Names() []string {
 	names := make([]string, 0, len(protocolNames))

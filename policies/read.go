@@ -12,6 +12,8 @@ import (
 type reader struct {
 	errs Errors
 	now  time.Time // zero: no clock was given
+	// origins are the places that the document's rules come from; of the known form, none.
+	origins []string
 }
 
 // object returns the fields of n, having refused each key that is not known. A nil map means that n is no object.

@@ -9,10 +9,11 @@ import (
 // How a document and a rule are written: the order of the fields, for JSON and YAML alike. A field is left out where
 // leaving it out says the same; what has a default is written.
 type wireDocument struct {
-	Rules        []Rule `json:"rules" yaml:"rules"`
-	ObserveUntil string `json:"observe_until,omitempty" yaml:"observe_until,omitempty"`
-	FailureMode  string `json:"failure_mode" yaml:"failure_mode"`
-	MaxStale     string `json:"max_stale,omitempty" yaml:"max_stale,omitempty"`
+	Rules        []Rule     `json:"rules" yaml:"rules"`
+	ObserveUntil string     `json:"observe_until,omitempty" yaml:"observe_until,omitempty"`
+	FailureMode  string     `json:"failure_mode" yaml:"failure_mode"`
+	MaxStale     string     `json:"max_stale,omitempty" yaml:"max_stale,omitempty"`
+	Tests        []wireTest `json:"tests,omitempty" yaml:"tests,omitempty"`
 }
 
 type wireRule struct {
@@ -36,7 +37,7 @@ type wireRule struct {
 }
 
 func (d Document) wire() wireDocument {
-	w := wireDocument{Rules: d.Rules, ObserveUntil: wireTime(d.ObserveUntil), FailureMode: d.FailureMode.String(), MaxStale: wireDuration(d.MaxStale)}
+	w := wireDocument{Rules: d.Rules, ObserveUntil: wireTime(d.ObserveUntil), FailureMode: d.FailureMode.String(), MaxStale: wireDuration(d.MaxStale), Tests: wireTests(d.Tests)}
 	if w.Rules == nil {
 		w.Rules = []Rule{}
 	}

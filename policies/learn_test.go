@@ -1,0 +1,209 @@
+package policies
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func get(host, path string) Request { return request(host, "GET", path) }
+
+func TestLearn(t *testing.T) {
+	observed := []Observation{
+		seen("a", 1, false, ReasonNoRule, byName("api.test")),
+		seen("a", 2, true, ReasonNoRule, get("api.test", "/v1/x")),
+		seen("b", 9, true, ReasonNoRule, get("api.test", "/v1/*")),
+		seen("b", 5, true, ReasonAllowed, request("api.test", "POST", "/v1/y")),
+		seen("a", 3, false, ReasonNoRule, connect("tls.test", 443, HTTPS)),
+		seen("a", 4, true, ReasonNoRule, get("mixed.test", "/a")),
+		seen("a", 4, true, ReasonNoRule, connect("mixed.test", 443, HTTPS)),
+		seen("a", 4, false, ReasonNoRule, connect("db.test", 5432, 0)),
+		seen("a", 4, false, ReasonNoRule, connect("odd.test", 9999, 0)),
+		seen("a", 4, false, ReasonNoRule, byName("looked.test")),
+		seen("a", 4, false, ReasonNoRule, connectAddr("203.0.113.7", 22, SSH)),
+		seen("a", 4, false, ReasonRuleDenied, connect("bad.test", 443, HTTPS)),
+		seen("a", 4, true, ReasonRuleDenied, connect("watched.test", 443, HTTPS)),
+		seen("a", 4, false, ReasonNoRule, connect("co.uk", 443, HTTPS)),
+		seen("a", 4, false, ReasonNoRule, connectAddr("127.0.0.1", 22, SSH)),
+		seen("a", 4, false, ReasonFloorSoft, connectAddr("10.0.0.1", 22, SSH)),
+		seen("a", 4, false, ReasonDialFailed, connect("down.test", 443, HTTPS)),
+	}
+	d, evidence := Learn(observed, LearnOptions{})
+	var got []string
+	for _, r := range d.Rules {
+		got = append(got, fmt.Sprint(r.ID, " ", r.Hosts, r.CIDRs, r.Ports, r.Protocols, " ", r.TLS, r.Methods, r.Paths))
+	}
+	want := []string{
+		"learnt.203.0.113.7.22.ssh [] [203.0.113.7/32] [22] ssh pass [] []",
+		"learnt.api.test.443.https.get [api.test] [] [443] https inspect [GET] [/v1/%2A /v1/x]",
+		"learnt.api.test.443.https.post [api.test] [] [443] https inspect [POST] [/v1/y]",
+		"learnt.db.test.5432.postgres [db.test] [] [5432] postgres pass [] []",
+		"learnt.mixed.test.443.https [mixed.test] [] [443] https inspect [] []",
+		"learnt.tls.test.443.https [tls.test] [] [443] https pass [] []",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	left := map[string]string{}
+	for _, e := range evidence {
+		if e.Rule == "" {
+			left[e.Host+e.Address] = e.LeftOut
+		}
+	}
+	for host, why := range map[string]string{
+		"odd.test": LeftOutNoProtocol, "looked.test": LeftOutNameOnly, "bad.test": LeftOutDenied, "watched.test": LeftOutDenied,
+		"co.uk": LeftOutRefused, "127.0.0.1": LeftOutRefused, "10.0.0.1": "", "down.test": "", "api.test": "",
+	} {
+		if left[host] != why {
+			t.Errorf("%s: %q, want %q", host, left[host], why)
+		}
+	}
+	e := evidence[slices.IndexFunc(evidence, func(e Evidence) bool { return e.Rule == "learnt.api.test.443.https.get" })]
+	if e.Times != 2 || e.Sandboxes != 2 || e.Denied != 0 || !e.FirstSeen.Equal(observed[1].Time) || !e.LastSeen.Equal(observed[2].Time) || e.Method != "GET" {
+		t.Errorf("%+v", e)
+	}
+
+	// With the names, and beside what is in force.
+	beside := compileText(t, `{"rules": [{"id": "a", "action": "allow", "hosts": ["tls.test"]}]}`)
+	d, _ = Learn(observed, LearnOptions{Names: true, Beside: beside})
+	has := func(id string) bool {
+		return slices.ContainsFunc(d.Rules, func(r Rule) bool { return r.ID == id })
+	}
+	if !has("learnt.looked.test.443.https") || has("learnt.tls.test.443.https") || !has("learnt.db.test.5432.postgres") {
+		t.Errorf("%+v", d.Rules)
+	}
+}
+
+func TestLearnLimits(t *testing.T) {
+	var observed []Observation
+	for i := range 10 {
+		for box := range i + 1 {
+			observed = append(observed, seen(fmt.Sprint("box", box), i, true, "", connect(fmt.Sprintf("h%d.test", i), 443, HTTPS)))
+		}
+	}
+	for i := range learnPaths + 1 {
+		observed = append(observed, seen("box0", i, true, "", get("many.test", fmt.Sprintf("/%d", i))))
+	}
+	for i := range 2*MaxPaths + 1 {
+		observed = append(observed, seen("box0", i, true, "", get("some.test", fmt.Sprintf("/%d", i))))
+	}
+	d, evidence := Learn(observed, LearnOptions{Hosts: 3})
+	if len(d.Rules) != 3 || d.Rules[0].Hosts[0] != "h7.test" || len(evidence) != 12 || evidence[3].LeftOut != LeftOutLimit {
+		t.Errorf("%d rules, %d in evidence: %+v", len(d.Rules), len(evidence), d.Rules)
+	}
+	d, evidence = Learn(observed, LearnOptions{})
+	for _, e := range evidence {
+		if e.AllPaths != (e.Host == "many.test") {
+			t.Errorf("%+v", e)
+		}
+	}
+	paths := 0
+	for _, r := range d.Rules {
+		if r.Hosts[0] == "many.test" && (len(r.Paths) != 0 || r.Methods[0] != "GET") {
+			t.Errorf("%+v", r)
+		}
+		if r.Hosts[0] == "some.test" {
+			paths += len(r.Paths)
+		}
+	}
+	if paths != 2*MaxPaths+1 {
+		t.Errorf("%d paths", paths)
+	}
+	long := strings.Repeat("a.", 100) + "test"
+	d, _ = Learn([]Observation{seen("a", 1, true, "", connect(long, 443, HTTPS)), seen("a", 1, true, "", connect("b."+long, 443, HTTPS))}, LearnOptions{})
+	if len(d.Rules) != 2 || len(d.Rules[0].ID) > 64 {
+		t.Errorf("%+v", d.Rules)
+	}
+}
+
+// Whatever was observed, what is learnt names single hosts, addresses, ports, protocols, and whole paths; and it allows nothing
+// but what was seen.
+func TestLearnIsNarrow(t *testing.T) {
+	hosts := append([]string{"com", "x.github.io"}, worldHosts...)
+	paths := []string{"/", "/a", "/*", "/**", "/a/**", "/a%2Fb", "/%2A", "/a/"}
+	draw := func(t *rapid.T) Request {
+		r := drawRequest(t)
+		if r.Host != "" {
+			r.Host = pick(t, "host", hosts)
+		}
+		if r.Stage == StageRequest {
+			r.Path = pick(t, "path", paths)
+		}
+		r.Now = testNow
+		return r
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var observed []Observation
+		for range rapid.IntRange(1, 12).Draw(t, "observed") {
+			reason := pick(t, "reason", []Reason{"", ReasonAllowed, ReasonNoRule, ReasonRuleDenied, ReasonFloorHard})
+			observed = append(observed, Observation{Time: testNow, Sandbox: pick(t, "box", []string{"a", "b"}), Allowed: rapid.Bool().Draw(t, "allowed"), Reason: reason, Request: draw(t), Partial: rapid.IntRange(0, 4).Draw(t, "partial") == 0})
+		}
+		d, evidence := Learn(observed, LearnOptions{Names: rapid.Bool().Draw(t, "names")})
+		for _, r := range d.Rules {
+			for _, host := range r.Hosts {
+				if strings.Contains(host, "*") {
+					t.Fatalf("a wildcard: %+v", r)
+				}
+			}
+			for _, p := range r.CIDRs {
+				if !p.IsSingleIP() {
+					t.Fatalf("a range: %+v", r)
+				}
+			}
+			for _, p := range r.Paths {
+				if strings.Contains(p, "*") {
+					t.Fatalf("a pattern: %+v", r)
+				}
+			}
+			if r.Any || r.Action != Allow || len(r.Hosts)+len(r.CIDRs) != 1 || len(r.Ports) != 1 || r.Ports[0].First != r.Ports[0].Last || !r.Protocols.One() {
+				t.Fatalf("wide: %+v", r)
+			}
+			if !slices.ContainsFunc(evidence, func(e Evidence) bool { return e.Rule == r.ID && e.Times > 0 && e.Sandboxes > 0 }) {
+				t.Fatalf("no evidence for %+v", r)
+			}
+		}
+		s, err := Compile(Layer{Name: "a", Document: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := draw(t)
+		if asked.Stage != StageName && asked.Protocol != 0 && s.Evaluate(&asked).Allowed() && !slices.ContainsFunc(observed, func(o Observation) bool { return shows(o, asked) }) {
+			t.Fatalf("allowed, but never seen: %+v\n%+v", asked, d.Rules)
+		}
+	})
+}
+
+// shows reports whether the observation is of what is asked, as far as it was seen.
+func shows(o Observation, asked Request) bool {
+	r := o.Request
+	same := r.Host == asked.Host && (r.Host != "" || r.Addr.Unmap() == asked.Addr.Unmap())
+	if !o.judged() || o.Reason == ReasonRuleDenied || !same {
+		return false
+	}
+	if r.Stage == StageName {
+		return asked.Port == 443 && asked.Protocol == HTTPS
+	}
+	place := placeOf(&o)
+	if place.port != asked.Port || place.protocol != asked.Protocol {
+		return false
+	}
+	trim := func(p string) string { return strings.TrimSuffix(p, "/") }
+	return asked.Stage == StageConnect || r.Stage == StageConnect || o.Partial || strings.EqualFold(r.Method, asked.Method) && trim(r.Path) == trim(asked.Path)
+}
+
+func TestLearnerIsBounded(t *testing.T) {
+	l := NewLearner(LearnOptions{})
+	for i := range learnKept + 10 {
+		l.Add(Observation{Time: testNow.Add(time.Duration(i)), Sandbox: "a", Request: Request{Stage: StageConnect, Addr: netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), Port: 443, Protocol: HTTPS}})
+	}
+	d, evidence := l.Draft()
+	last := evidence[len(evidence)-1]
+	if len(l.places) != learnKept || len(d.Rules) != learnHosts || last.LeftOut != LeftOutOverflow || last.Times != 10 {
+		t.Errorf("%d places, %d rules, %+v", len(l.places), len(d.Rules), last)
+	}
+}
