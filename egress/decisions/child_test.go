@@ -54,9 +54,9 @@ func child(what, dir string) {
 		})
 	}
 	wg.Wait()
-	rows, err := s.Batch(10)
+	sent, err := s.Batch(10, true)
 	if err == nil {
-		err = s.Ack(rows[0].Seq)
+		err = s.Ack(sent.Spool, sent.Rows[0].Seq)
 	}
 	if err == nil {
 		err = s.Close()

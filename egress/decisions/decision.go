@@ -3,7 +3,8 @@ package decisions
 import "time"
 
 // A Decision is one verdict as it is recorded: once before the dial, and once more, with Closed set, when the flow ended.
-// It holds no value, no header and no query: those may be secrets.
+// It holds no value, no header and no query: those may be secrets. A row with a Count stands for so many equal ones between Time
+// and Until; it comes closed, with the sums of their bytes.
 type Decision struct {
 	ID          string    `json:"id"`                       // dec_<uuidv7>
 	Time        time.Time `json:"time"`                     // UTC, when the verdict was given
@@ -27,6 +28,9 @@ type Decision struct {
 	Path        string    `json:"path,omitempty"`           // canonical, without the query
 	Secrets     []Use     `json:"secrets,omitempty"`        // what was injected, by id
 	Foreign     []string  `json:"foreign,omitempty"`        // where the sandbox sent credentials of its own: header:cookie; blocked or removed; at most 16 of 64 bytes
+	ForeignHash []string  `json:"foreign_hash,omitempty"`   // beside each place of foreign: what was there, as a hash under a key of the org's own
+	Count       uint64    `json:"count,omitempty"`          // how many equal decisions this row stands for; 0 is one
+	Until       time.Time `json:"until,omitzero"`           // of the last of them
 	Closed      bool      `json:"closed,omitempty"`         // the fields below are final
 	Status      int       `json:"status,omitempty"`         // of the upstream's answer
 	BytesOut    int64     `json:"bytes_out,omitempty"`      // sandbox to upstream
@@ -34,6 +38,9 @@ type Decision struct {
 	DurationMS  int64     `json:"duration_ms,omitempty"`    //
 	Error       string    `json:"error,omitempty"`          // kind of failure after the verdict: dial_failed, dial_timeout, ...
 	Guidance    string    `json:"agent_guidance,omitempty"` // one sentence for whoever was refused
+
+	// Fold says that the rule wants its decisions counted, not kept one by one. It holds for allowed ones without a secret.
+	Fold bool `json:"-"`
 }
 
 // A Use says that a secret went into a request: which one and where, never what.

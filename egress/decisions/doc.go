@@ -4,8 +4,16 @@
 // connection ended; whoever ships calls Batch, sends, then Ack. One goroutine writes: it commits all that is waiting in one
 // transaction, so that a commit costs less per decision the more callers there are.
 //
-// Each call of Record and CloseFlow draws one sequence number, also a call that is refused. Numbers grow, and never repeat in
-// one file (ID names it). A number without a row is therefore a lost line, and the reader can count them as well as Lost does.
+// Each call of Record and CloseFlow draws one number of its org, also a call that is refused. Numbers grow, and never repeat in
+// one spool (its id names it). A number without a row is a lost line, and a lost line is a number without a row: so whoever reads
+// the rows can count the losses by itself. What a call lost is written to the ledger, a small file beside, before the caller is told;
+// what was drawn when the process died, and told to nobody, is no loss. Numbers come from blocks that are synced to disk before
+// use. After a crash of the machine, or with an older copy of either file, nobody knows what was drawn of the last block: its rest is
+// left out and called unsure.
+//
+// Equal denials (the same sandbox, destination and reason) get ten rows a minute; more of them are counted in one row, as are
+// allowed decisions whose rule says so (Decision.Fold). Such a row counts on disk like any other, and is shipped when its minute
+// is over.
 //
 // # Security invariants
 //
@@ -15,6 +23,13 @@
 //   - EC-4: one org can't fill the spool of another (TestOrgShare).
 //   - EC-5: one sandbox can't flood the spool: it has a budget, and its overrun leaves one line (TestSandboxBudget).
 //   - EC-6: a row leaves the spool only when it was acknowledged (TestOnlyAcknowledgedLeaves).
+//   - EC-7: a loss is counted before its caller hears of it, and the death of the process doesn't take the count (TestLossesSurviveTheProcess).
+//   - EC-8: no number stands for two lines, whatever crashed, was deleted or comes from an older copy (TestNumbersAreNeverGivenTwice).
+//   - EC-9: a request into which a secret went has a row of its own, under whatever rule (TestCountingRule).
+//   - EC-10: a denial has a row of its own until there are many equal ones; a different one always has (TestOnlyEqualDenialsAreFolded).
+//   - EC-11: a decision on a connection says at which level its destination is known (TestLevelIsNeeded).
+//   - EC-12: a loss that can't be counted is said to be one, so that nobody goes on after it (TestUncountedLossIsSaid).
+//   - EC-13: nothing is recorded into a file that the next start would not find, and what it holds is shipped (TestMovedFileIsShippedFirst).
 //
 // # Not here
 //
@@ -24,5 +39,7 @@
 // # Failure
 //
 // Power loss may take the commits of the last moments (synchronous=NORMAL); Config.PowerSafe pays for an fsync per commit.
-// After a failed write the file is opened anew at the next call. A damaged file is an error at Open, never silently replaced.
+// After a failed write the file is opened anew at the next call. A damaged file is an error, never silently replaced. Config.Late
+// opens the spool also without its file: each call fails, and tries again. A clock that is set back makes nothing but a minute of
+// counts shorter or longer.
 package decisions

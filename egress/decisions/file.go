@@ -3,6 +3,7 @@ package decisions
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,71 +11,103 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"uuid"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-const fileName = "decisions.db"
+const fileName = "spool.db"
 
-// schema: head has one row. next is the number that the next call draws, written how many numbers got a row; both change in the
-// transaction of the rows, so that a restart neither repeats a number nor forgets a gap.
+// schema: seq orders the rows of this file, num those of one org, and only the second one says what is missing. orgs: next is the
+// number that the org's next line draws, written how many of its numbers got a row; both change in the transaction of the rows.
+// counts are rows that still count. head has one row: life grows at each opening.
 const schema = `
-CREATE TABLE IF NOT EXISTS decisions (seq INTEGER PRIMARY KEY, org TEXT NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, next INTEGER NOT NULL, written INTEGER NOT NULL, acked INTEGER NOT NULL) STRICT;
-INSERT INTO head (one, id, next, written, acked) VALUES (1, ?, 1, 0, 0) ON CONFLICT DO NOTHING;`
+CREATE TABLE IF NOT EXISTS decisions (seq INTEGER PRIMARY KEY, org TEXT NOT NULL, num INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS orgs (org TEXT PRIMARY KEY, next INTEGER NOT NULL, written INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counts (id TEXT PRIMARY KEY, org TEXT NOT NULL, size INTEGER NOT NULL, n INTEGER NOT NULL, until INTEGER NOT NULL,
+	bytes_out INTEGER NOT NULL, bytes_in INTEGER NOT NULL, body BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, life INTEGER NOT NULL, acked INTEGER NOT NULL) STRICT;
+INSERT INTO head (one, id, life, acked) VALUES (1, ?, 0, 0) ON CONFLICT DO NOTHING;`
 
-// file is the SQLite file. Its lock also orders the writer and the shipper, who share one connection.
+// file is the SQLite file with its ledger. Its lock also orders the writer and the shipper, who share one connection.
 type file struct {
 	mu     sync.Mutex
-	path   string
+	dir    string
 	sync   string
+	boot   string // of the machine
+	now    func() time.Time
+	opened func(held map[string]int64) // told what each org holds, once per file
+
 	db     *sql.DB // nil after a failed write, until the next use
 	insert *sql.Stmt
-	head   *sql.Stmt
+	count  *sql.Stmt
+	heads  *sql.Stmt
+	broken error // why the last opening failed
 
-	id      string
-	next    uint64
-	written uint64
+	identity
+	book   atomic.Pointer[ledger] // has a lock of its own: losses don't wait for a commit
+	orgs   map[string]numbers
+	seq    uint64 // last one given in this file
+	counts map[string]*fold
+
+	onDisk  os.FileInfo // the file that is open
+	checked time.Time   // when it was last seen in its place
+	moved   bool
+	told    bool // the last state of a moved file is on its way
 }
 
-// openFile opens or makes the file; the directory has to exist, so that a wrong path isn't a new, empty spool somewhere.
-func openFile(dir string, powerSafe bool) (*file, error) {
-	f := &file{path: filepath.Join(dir, fileName), sync: "NORMAL"}
-	if powerSafe {
-		f.sync = "FULL"
-	}
-	h, err := os.OpenFile(f.path, os.O_CREATE|os.O_RDWR, 0o600) // SQLite would make it 0644; its other files take this mode over
-	if err != nil {
-		return nil, fmt.Errorf("opening spool: %w", err)
-	}
-	h.Close()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.open(); err != nil {
-		return nil, err
-	}
-	return f, nil
+// An identity is which file this is, and which opening of it.
+type identity struct {
+	id    string
+	life  uint64
+	run   string // random, of this opening
+	began uint64 // rows before this one are of earlier lives
 }
 
-// open connects. Exclusive locking is set before the first access in WAL mode: then there is no shared-memory file at all.
-// The driver sorts its _pragma values and applies the keys with names of their own after them, so this order is kept.
+// numbers are those of one org.
+type numbers struct{ next, written uint64 }
+
+// folded is how many numbers were left out so far.
+func (n numbers) folded() uint64 { return n.next - 1 - n.written }
+
+// open connects. A wrong directory is an error, so that it isn't a new, empty spool somewhere.
 func (f *file) open() error {
 	if f.db != nil {
 		return nil
 	}
-	q := url.Values{"_pragma": {"locking_mode(exclusive)"}, "_journal_mode": {"WAL"}, "_synchronous": {f.sync}, "_txlock": {"immediate"}}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: f.path}).EscapedPath()+"?"+q.Encode())
+	err := f.connect()
 	if err != nil {
-		return fmt.Errorf("opening spool %q: %w", f.path, err)
+		err = fmt.Errorf("opening spool %q: %w", f.dir, err)
+	}
+	f.broken = err
+	return err
+}
+
+func (f *file) connect() error {
+	path := filepath.Join(f.dir, fileName)
+	h, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // SQLite would make it 0644; its other files take this mode over
+	if err != nil {
+		return err
+	}
+	f.onDisk, err = h.Stat()
+	h.Close()
+	if err != nil {
+		return err
+	}
+	// Exclusive locking is set before the first access in WAL mode: then there is no shared-memory file at all. The driver sorts
+	// its _pragma values and applies the keys with names of their own after them, so this order is kept.
+	q := url.Values{"_pragma": {"locking_mode(exclusive)"}, "_journal_mode": {"WAL"}, "_synchronous": {f.sync}, "_txlock": {"immediate"}}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		return err
 	}
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
 	if err := f.prepare(db); err != nil {
 		db.Close()
-		return fmt.Errorf("opening spool %q: %w", f.path, err)
+		return err
 	}
-	f.db = db
+	f.db, f.checked = db, f.now()
 	return nil
 }
 
@@ -82,18 +115,20 @@ func (f *file) prepare(db *sql.DB) (err error) {
 	if _, err = db.Exec(`PRAGMA temp_store = memory; PRAGMA trusted_schema = 0; PRAGMA cache_size = -1024; PRAGMA journal_size_limit = 4194304`); err != nil {
 		return err
 	}
-	if _, err = db.Exec(schema, uuid.NewV7().String()); err != nil {
+	if _, err = db.Exec(schema, newUUID()); err != nil {
 		return err
 	}
-	var next, written uint64
-	if err = db.QueryRow(`SELECT id, next, written FROM head`).Scan(&f.id, &next, &written); err != nil {
+	if err = f.identify(db); err != nil {
 		return err
 	}
-	f.next, f.written = max(f.next, next), max(f.written, written) // in memory they can be ahead: numbers lost since
-	if f.insert, err = db.Prepare(`INSERT INTO decisions (seq, org, size, body) VALUES (?, ?, ?, ?)`); err != nil {
+	if f.insert, err = db.Prepare(`INSERT INTO decisions (seq, org, num, size, body) VALUES (?, ?, ?, ?, ?)`); err != nil {
 		return err
 	}
-	f.head, err = db.Prepare(`UPDATE head SET next = ?, written = ?`)
+	if f.count, err = db.Prepare(`INSERT INTO counts (id, org, size, n, until, bytes_out, bytes_in, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET n = n + excluded.n, until = excluded.until, bytes_out = bytes_out + excluded.bytes_out, bytes_in = bytes_in + excluded.bytes_in`); err != nil {
+		return err
+	}
+	f.heads, err = db.Prepare(`UPDATE orgs SET next = ?, written = ? WHERE org = ?`)
 	return err
 }
 
@@ -105,24 +140,90 @@ func (f *file) fail() {
 	}
 }
 
-// commit writes the batch in one transaction, after leaving out the skipped numbers. All of them are used up either way.
-func (f *file) commit(batch []*entry, skipped *atomic.Uint64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	first := f.next + skipped.Swap(0)
-	f.next = first + uint64(len(batch))
-	if err := f.open(); err != nil {
-		return err
+// inPlace looks once a second whether the open file is still the one that the next start will find.
+func (f *file) inPlace() error {
+	if now := f.now(); !f.moved && (now.Sub(f.checked) >= time.Second || now.Before(f.checked)) {
+		f.checked = now
+		here, err := os.Stat(filepath.Join(f.dir, fileName))
+		f.moved = err != nil || !os.SameFile(here, f.onDisk)
 	}
-	if err := f.write(batch, first); err != nil {
-		f.fail()
-		return fmt.Errorf("writing %d decisions: %w", len(batch), err)
+	if f.moved {
+		return ErrMoved
 	}
-	f.written += uint64(len(batch))
 	return nil
 }
 
-func (f *file) write(batch []*entry, first uint64) error {
+// A draft is what one commit changes of the numbers.
+type draft struct {
+	orgs map[string]numbers
+	seq  uint64
+}
+
+// commit writes the batch in one transaction. The numbers of lines that were lost before are left out.
+func (f *file) commit(batch []*entry) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.open(); err != nil {
+		return err
+	}
+	if err := f.inPlace(); err != nil {
+		return err
+	}
+	d, err := f.number(batch)
+	if err != nil {
+		return err
+	}
+	if err := f.write(batch, d); err != nil {
+		f.fail()
+		return fmt.Errorf("writing %d decisions: %w", len(batch), err)
+	}
+	f.adopt(d)
+	return nil
+}
+
+// number gives each row its two numbers, all of reserved blocks.
+func (f *file) number(batch []*entry) (draft, error) {
+	d := draft{orgs: make(map[string]numbers, 4), seq: f.seq}
+	for _, e := range batch {
+		if e.fold != nil {
+			continue
+		}
+		n, ok := d.orgs[e.org]
+		if !ok {
+			n = f.settled(e.org)
+		}
+		d.seq++
+		e.seq, e.num = d.seq, n.next
+		d.orgs[e.org] = numbers{n.next + 1, n.written + 1}
+	}
+	for org, n := range d.orgs {
+		if err := f.book.Load().reserve(org, n.next-1); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// settled are an org's numbers with every loss left out.
+func (f *file) settled(org string) numbers {
+	n := f.orgs[org]
+	if n.next == 0 {
+		n.next = 1
+	}
+	if lost := f.book.Load().losses(org).total(); lost > n.folded() {
+		n.next += lost - n.folded()
+	}
+	return n
+}
+
+func (f *file) adopt(d draft) {
+	f.seq = d.seq
+	for org, n := range d.orgs {
+		f.orgs[org] = n
+	}
+}
+
+func (f *file) write(batch []*entry, d draft) error {
 	ctx := context.Background() // a commit isn't given up half way because one of its callers went away
 	tx, err := f.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -130,31 +231,172 @@ func (f *file) write(batch []*entry, first uint64) error {
 	}
 	defer tx.Rollback()
 	insert := tx.StmtContext(ctx, f.insert)
-	for i, e := range batch {
-		if _, err := insert.ExecContext(ctx, int64(first)+int64(i), e.org, e.size, e.body); err != nil {
+	var counted []*entry
+	for _, e := range batch {
+		if e.fold != nil {
+			counted = append(counted, e)
+			continue
+		}
+		if _, err := insert.ExecContext(ctx, int64(e.seq), e.org, int64(e.num), e.size, e.body); err != nil {
 			return err
 		}
 	}
-	if _, err := tx.StmtContext(ctx, f.head).ExecContext(ctx, int64(f.next), int64(f.written)+int64(len(batch))); err != nil {
+	if err := f.writeCounts(ctx, tx, counted); err != nil {
+		return err
+	}
+	if err := f.writeHeads(ctx, tx, d); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// lost is how many of the numbers drawn so far have no row.
-func (f *file) lost(skipped *atomic.Uint64) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.next - 1 - f.written + skipped.Load()
+func (f *file) writeHeads(ctx context.Context, tx *sql.Tx, d draft) error {
+	heads := tx.StmtContext(ctx, f.heads)
+	for org, n := range d.orgs {
+		if _, known := f.orgs[org]; !known {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO orgs (org, next, written) VALUES (?, ?, ?)`, org, int64(n.next), int64(n.written)); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := heads.ExecContext(ctx, int64(n.next), int64(n.written), org); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCounts adds what one batch counts, once per row.
+func (f *file) writeCounts(ctx context.Context, tx *sql.Tx, batch []*entry) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	sums := make(map[*fold]*entry, 1)
+	for _, e := range batch {
+		sum := sums[e.fold]
+		if sum == nil {
+			sum = &entry{}
+			sums[e.fold] = sum
+		}
+		sum.n, sum.out, sum.in, sum.until = sum.n+e.n, sum.out+e.out, sum.in+e.in, max(sum.until, e.until)
+	}
+	count := tx.StmtContext(ctx, f.count)
+	for row, sum := range sums {
+		if row.rolled { // it is a row already, perhaps a shipped one: what comes late counts on in another
+			row.id, row.rolled = NewID(), false
+		}
+		if _, err := count.ExecContext(ctx, row.id, row.org, row.size, int64(sum.n), sum.until, sum.out, sum.in, row.body); err != nil {
+			return err
+		}
+		f.counts[row.id] = row
+	}
+	return nil
+}
+
+// roll makes rows of the counts that are over: those of a minute, for somebody who asks those of some seconds, at the end all.
+func (f *file) roll(age time.Duration) error {
+	now := f.now()
+	var over []string
+	for id, row := range f.counts {
+		if since := now.Sub(row.begun); since >= age || since < 0 {
+			over = append(over, id)
+		}
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	ctx := context.Background()
+	tx, err := f.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	var batch []*entry
+	for _, id := range over {
+		e, err := counted(ctx, tx, id)
+		if errors.Is(err, sql.ErrNoRows) { // a commit that failed
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		batch = append(batch, e)
+		if _, err := tx.ExecContext(ctx, `DELETE FROM counts WHERE id = ?`, id); err != nil {
+			return err
+		}
+	}
+	d, err := f.number(batch)
+	if err != nil {
+		return err
+	}
+	insert := tx.StmtContext(ctx, f.insert)
+	for _, e := range batch {
+		if _, err := insert.ExecContext(ctx, int64(e.seq), e.org, int64(e.num), e.size, e.body); err != nil {
+			return err
+		}
+	}
+	if err := f.writeHeads(ctx, tx, d); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	f.adopt(d)
+	for _, id := range over {
+		f.counts[id].rolled = true
+		delete(f.counts, id)
+	}
+	return nil
+}
+
+// counted reads a count as the row that it becomes.
+func counted(ctx context.Context, tx *sql.Tx, id string) (*entry, error) {
+	e := &entry{}
+	var until int64
+	var d Decision
+	err := tx.QueryRowContext(ctx, `SELECT org, size, n, until, bytes_out, bytes_in, body FROM counts WHERE id = ?`, id).
+		Scan(&e.org, &e.size, &d.Count, &until, &e.out, &e.in, &e.body)
+	if err != nil {
+		return nil, err
+	}
+	n := d.Count
+	if err := json.Unmarshal(e.body, &d); err != nil {
+		return nil, err
+	}
+	d.ID, d.Count, d.Until, d.Closed, d.BytesOut, d.BytesIn = id, n, time.UnixMicro(until).UTC(), true, e.out, e.in
+	e.body, err = json.Marshal(&d)
+	return e, err
 }
 
 func (f *file) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.db == nil {
-		return nil
+		return f.book.Load().close()
 	}
-	err := errors.Join(f.insert.Close(), f.head.Close(), f.db.Close())
+	err := errors.Join(f.roll(0), f.settle())
+	err = errors.Join(err, f.insert.Close(), f.count.Close(), f.heads.Close(), f.db.Close(), f.book.Load().close())
 	f.db = nil
 	return err
+}
+
+// settle writes down which numbers were left out at the end.
+func (f *file) settle() error {
+	tx, err := f.db.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	d := draft{orgs: make(map[string]numbers), seq: f.seq}
+	for org := range f.orgs {
+		d.orgs[org] = f.settled(org)
+	}
+	if err := f.writeHeads(context.Background(), tx, d); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	f.adopt(d)
+	return nil
 }

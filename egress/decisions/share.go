@@ -49,6 +49,22 @@ func (s *share) add(org string, n int64) {
 	}
 }
 
+// begin adds what a file holds that was just opened.
+func (s *share) begin(held map[string]int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for org, n := range held {
+		s.add(org, n)
+	}
+}
+
+// of returns what an org holds.
+func (s *share) of(org string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byOrg[org]
+}
+
 func (s *share) used() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

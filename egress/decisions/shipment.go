@@ -1,13 +1,31 @@
 package decisions
 
-// A Shipment is a batch on its way from an edge to control, in order.
+// A Shipment is a batch on its way from an edge to control, in order, with what the spool says about itself. It may have no rows.
 type Shipment struct {
-	Spool string `json:"spool"` // which file the sequence numbers belong to
-	Rows  []Row  `json:"rows"`
-	Lost  uint64 `json:"lost"` // how many lines the spool could not keep so far
+	Node  string              `json:"node"`
+	Spool string              `json:"spool"` // which file the numbers belong to; empty if none can be opened
+	Life  uint64              `json:"life"`  // which opening of it
+	Run   string              `json:"run"`   // random, of this opening: an older copy of the file has another one in the same life
+	Began uint64              `json:"began"` // rows before this one are of an earlier life: its flows are no more
+	Rows  []Row               `json:"rows"`
+	More  bool                `json:"more"` // rows wait behind these
+	Orgs  map[string]OrgState `json:"orgs"`
+	Error string              `json:"error,omitempty"` // why nothing is recorded: spool_unusable, spool_moved
+}
+
+// An OrgState is what a spool says of one org.
+type OrgState struct {
+	Upto     uint64 `json:"upto"`     // every number up to here was sent with a row, now or before, or has none: it is lost
+	Reserved uint64 `json:"reserved"` // no higher number has been drawn
+	Written  uint64 `json:"written"`  // rows since the file was made
+	Budget   uint64 `json:"budget"`   // of the lost ones: beyond a sandbox's budget
+	Unsure   uint64 `json:"unsure"`   // of the missing ones: nobody knows whether they were drawn
+	Bytes    int64  `json:"bytes"`    // held at the moment
 }
 
 // Acked is the answer: everything up to Seq is in the store.
 type Acked struct {
 	Seq uint64 `json:"seq"`
+	// Skip has the number from which an org goes on: the spool is an older copy of one that went further.
+	Skip map[string]uint64 `json:"skip,omitempty"`
 }

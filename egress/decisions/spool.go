@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
-	"sync/atomic"
+	"time"
 )
 
 const (
@@ -24,7 +23,7 @@ type Spool struct {
 	file    *file
 	share   *share
 	budgets *budgets
-	skipped atomic.Uint64 // numbers drawn by calls that never reached the writer; it leaves them out
+	folds   *folds
 	ready   chan struct{}
 
 	mu     sync.RWMutex // held for reading while sending to queue
@@ -33,12 +32,20 @@ type Spool struct {
 	ended  chan struct{}
 }
 
-// An entry is one row that waits for its commit.
+// An entry waits for its commit: a row, or with fold something that counts in one.
 type entry struct {
 	org  string
 	size int64
 	body []byte
 	done chan error
+
+	seq, num uint64 // given by the writer
+
+	fold    *fold
+	n       uint64
+	until   int64 // microseconds
+	out, in int64
+	charges bool // the fold's size was taken for this one
 }
 
 // Open opens the spool in dir, which has to exist and belongs to it alone, and starts its writer. Close it.
@@ -47,56 +54,108 @@ func Open(dir string, cfg Config) (*Spool, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openFile(dir, cfg.PowerSafe)
-	if err != nil {
-		return nil, err
-	}
-	s := &Spool{cfg: cfg, file: f, share: newShare(cfg), budgets: newBudgets(cfg), ready: make(chan struct{}, 1),
+	return openAt(dir, cfg, bootID())
+}
+
+func openAt(dir string, cfg Config, boot string) (*Spool, error) {
+	s := &Spool{cfg: cfg, share: newShare(cfg), budgets: newBudgets(cfg), folds: newFolds(cfg), ready: make(chan struct{}, 1),
 		queue: make(chan *entry, maxQueue), ended: make(chan struct{})}
-	held, err := sizes(context.Background(), f.db, math.MaxInt64)
-	if err != nil {
-		f.close()
-		return nil, fmt.Errorf("reading spool: %w", err)
+	s.file = &file{dir: dir, sync: "NORMAL", boot: boot, now: cfg.Now, opened: s.opened,
+		orgs: make(map[string]numbers), counts: make(map[string]*fold)}
+	s.file.book.Store(newLedger())
+	if cfg.PowerSafe {
+		s.file.sync = "FULL"
 	}
-	for org, n := range held {
-		s.share.add(org, n)
-	}
-	if len(held) > 0 {
-		s.nudge()
+	s.file.mu.Lock()
+	err := s.file.open()
+	s.file.mu.Unlock()
+	if err != nil && !cfg.Late {
+		return nil, err
 	}
 	go s.writer()
 	return s, nil
 }
 
-// ID names this file: sequence numbers are unique together with it.
-func (s *Spool) ID() string { return s.file.id }
+func (s *Spool) opened(held map[string]int64) {
+	s.share.begin(held)
+	if len(held) > 0 {
+		s.nudge()
+	}
+}
 
 // Ready has something in it when rows may wait for a shipper.
 func (s *Spool) Ready() <-chan struct{} { return s.ready }
 
-// Lost counts the decisions that were not written since the file was made: the sequence numbers without a row.
-func (s *Spool) Lost() uint64 { return s.file.lost(&s.skipped) }
+// ID names this file: sequence numbers are unique together with it.
+func (s *Spool) ID() string {
+	s.file.mu.Lock()
+	defer s.file.mu.Unlock()
+	return s.file.id
+}
+
+// Lost counts the decisions that were not written since the file was made, and the numbers of which nobody knows.
+func (s *Spool) Lost() uint64 {
+	return s.file.book.Load().totals().total()
+}
 
 // Size is the bytes held, including what is being written.
 func (s *Spool) Size() int64 { return s.share.used() }
 
 // Record returns nil when d is committed. On any error the caller must act as if there were no verdict; d may then still be
-// found in the spool if ctx ended while its commit was under way.
+// found in the spool if ctx ended while its commit was under way. Where d is counted with others it gets the id of their row.
 func (s *Spool) Record(ctx context.Context, d *Decision) error {
-	ok, note := s.budgets.spend(d.Sandbox, s.cfg.Now())
-	if ok {
+	if err := check(d); err != nil {
+		return s.lose(d, err)
+	}
+	now := s.cfg.Now()
+	row, more, err := s.folds.of(d, now, s.newFold)
+	if err != nil {
+		return s.lose(d, err)
+	}
+	if more {
+		return s.count(ctx, d, row, now)
+	}
+	ok, note := s.budgets.spend(d.Sandbox, now)
+	switch {
+	case ok && row != nil:
+		return s.count(ctx, d, row, now)
+	case ok:
 		return s.put(ctx, d, false)
+	case row != nil:
+		s.folds.drop(d, row)
 	}
 	if !note {
-		s.skipped.Add(1)
-		return ErrBudget
+		return s.lose(d, ErrBudget)
 	}
 	over := *d
 	over.Verdict, over.Reason, over.Rule, over.RuleLayer, over.Guidance = "deny", "budget", "", "", ""
+	over.Secrets = nil
 	if err := s.put(ctx, &over, false); err != nil {
 		return err
 	}
 	return ErrBudget
+}
+
+// lose counts d as lost, and returns why it is.
+func (s *Spool) lose(d *Decision, why error) error {
+	if d.Org == "" {
+		return why // nobody's: there is nobody to tell
+	}
+	if err := s.file.book.Load().lose(d.Org, 1, errors.Is(why, ErrBudget)); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
+}
+
+// check refuses what could not be read later as what it is.
+func check(d *Decision) error {
+	switch {
+	case d.ID == "" || d.Org == "" || len(d.Org) > maxOrgName:
+		return fmt.Errorf("recording decision %q: %w: id and org are needed", d.ID, errDecision)
+	case d.Layer != "dns" && d.Level != "http" && d.Level != "sni" && d.Level != "address":
+		return fmt.Errorf("recording decision %q: %w: level says how the destination is known: http, sni or address", d.ID, errDecision)
+	}
+	return nil
 }
 
 // A Closing is how a flow ended.
@@ -107,24 +166,77 @@ type Closing struct {
 	Error             string
 }
 
-// CloseFlow writes the closing row of d, which was recorded before. It costs no budget: d paid for both.
+// CloseFlow writes the closing row of d, which was recorded before; of one that is only counted, it adds the bytes to the count.
+// It costs no budget: d paid for both.
 func (s *Spool) CloseFlow(ctx context.Context, d *Decision, c Closing) error {
+	if d.Fold {
+		return s.closeCounted(ctx, d, c)
+	}
 	end := *d
 	end.Closed = true
 	end.Status, end.BytesOut, end.BytesIn, end.DurationMS, end.Error = c.Status, c.BytesOut, c.BytesIn, c.DurationMS, c.Error
 	return s.put(ctx, &end, true)
 }
 
-func (s *Spool) put(ctx context.Context, d *Decision, closing bool) error {
-	e, err := s.prepare(d, closing)
-	if err != nil {
-		s.skipped.Add(1)
+func (s *Spool) closeCounted(ctx context.Context, d *Decision, c Closing) error {
+	row, _, err := s.folds.of(d, s.cfg.Now(), s.newFold)
+	if err != nil || row == nil {
 		return err
 	}
-	if err := s.enqueue(ctx, e); err != nil {
-		s.share.give(e.org, e.size)
-		s.skipped.Add(1)
+	return s.enter(ctx, d, &entry{org: d.Org, fold: row, out: c.BytesOut, in: c.BytesIn, until: s.cfg.Now().UnixMicro()}, true)
+}
+
+// newFold makes a row that counts decisions like d. What may differ between them is left out.
+func (s *Spool) newFold(d *Decision) (*fold, error) {
+	same := *d
+	same.ID, same.Flow, same.Method, same.Path, same.Foreign, same.ForeignHash = NewID(), "", "", "", nil, nil
+	body, err := json.Marshal(&same)
+	if err != nil {
+		return nil, fmt.Errorf("recording decision %q: %w", d.ID, err)
+	}
+	return &fold{id: same.ID, org: d.Org, begun: s.cfg.Now(), body: body, size: int64(len(body)) + 2*rowCost}, nil
+}
+
+// count counts d in the row.
+func (s *Spool) count(ctx context.Context, d *Decision, row *fold, now time.Time) error {
+	id := row.id
+	if err := s.enter(ctx, d, &entry{org: d.Org, fold: row, n: 1, until: now.UnixMicro()}, false); err != nil {
 		return err
+	}
+	d.ID = id
+	return nil
+}
+
+func (s *Spool) put(ctx context.Context, d *Decision, closing bool) error {
+	if len(d.Path) > maxPath {
+		short := *d
+		short.Path = d.Path[:maxPath] + "…"
+		d = &short
+	}
+	body, err := json.Marshal(d)
+	if err != nil {
+		return s.lose(d, fmt.Errorf("recording decision %q: %w", d.ID, err))
+	}
+	return s.enter(ctx, d, &entry{org: d.Org, size: int64(len(body)) + rowCost, body: body}, closing)
+}
+
+// enter gives e to the writer and waits for its commit.
+func (s *Spool) enter(ctx context.Context, d *Decision, e *entry, closing bool) error {
+	e.done = make(chan error, 1)
+	if e.fold != nil && e.fold.charged.CompareAndSwap(false, true) {
+		e.size, e.charges = e.fold.size, true
+	}
+	if e.size > 0 {
+		if err := s.share.take(e.org, e.size, closing); err != nil {
+			if e.charges {
+				e.fold.charged.Store(false)
+			}
+			return s.lose(d, err)
+		}
+	}
+	if err := s.enqueue(ctx, e); err != nil {
+		s.giveBack(e)
+		return s.lose(d, err)
 	}
 	select {
 	case err := <-e.done:
@@ -134,21 +246,15 @@ func (s *Spool) put(ctx context.Context, d *Decision, closing bool) error {
 	}
 }
 
-func (s *Spool) prepare(d *Decision, closing bool) (*entry, error) {
-	if d.ID == "" || d.Org == "" {
-		return nil, fmt.Errorf("recording decision %q: id and org are needed", d.ID)
+// giveBack frees what e took.
+func (s *Spool) giveBack(e *entry) {
+	if e.size == 0 {
+		return
 	}
-	if len(d.Path) > maxPath {
-		short := *d
-		short.Path = d.Path[:maxPath] + "…"
-		d = &short
+	s.share.give(e.org, e.size)
+	if e.charges {
+		e.fold.charged.Store(false)
 	}
-	body, err := json.Marshal(d)
-	if err != nil {
-		return nil, fmt.Errorf("recording decision %q: %w", d.ID, err)
-	}
-	e := &entry{org: d.Org, size: int64(len(body)) + rowCost, body: body, done: make(chan error, 1)}
-	return e, s.share.take(e.org, e.size, closing)
 }
 
 func (s *Spool) enqueue(ctx context.Context, e *entry) error {
@@ -177,30 +283,31 @@ func (s *Spool) Close() error {
 	close(s.queue)
 	s.mu.Unlock()
 	<-s.ended
-	var err error
-	if s.skipped.Load() > 0 {
-		err = s.file.commit(nil, &s.skipped) // no rows, but the gap
-	}
-	return errors.Join(err, s.file.close())
+	return s.file.close()
 }
 
-// sizes sums what each org holds up to a sequence number.
+// sizes sums what each org holds up to a row.
 func sizes(ctx context.Context, q interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, upTo int64) (map[string]int64, error) {
-	rows, err := q.QueryContext(ctx, `SELECT org, sum(size) FROM decisions WHERE seq <= ? GROUP BY org`, upTo)
+	const rows, counts = `SELECT org, sum(size) FROM decisions WHERE seq <= ? GROUP BY org`, ` UNION ALL SELECT org, sum(size) FROM counts GROUP BY org`
+	query := rows
+	if upTo == maxSeq {
+		query += counts
+	}
+	found, err := q.QueryContext(ctx, query, upTo)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer found.Close()
 	out := make(map[string]int64)
-	for rows.Next() {
+	for found.Next() {
 		var org string
 		var n int64
-		if err := rows.Scan(&org, &n); err != nil {
+		if err := found.Scan(&org, &n); err != nil {
 			return nil, err
 		}
-		out[org] = n
+		out[org] += n
 	}
-	return out, rows.Err()
+	return out, found.Err()
 }

@@ -30,7 +30,7 @@ func open(t testing.TB, dir string, cfg decisions.Config) *decisions.Spool {
 
 func decision(org, sandbox string) *decisions.Decision {
 	return &decisions.Decision{ID: decisions.NewID(), Time: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), Org: org, Sandbox: sandbox, Incarnation: 1,
-		Layer: "connect", Verdict: "allow", Reason: "allowed", Rule: "r1", RuleLayer: "ceiling", Revision: 7, Host: "good.test", Port: 443, Protocol: "https"}
+		Layer: "connect", Level: "sni", Verdict: "allow", Reason: "allowed", Rule: "r1", RuleLayer: "ceiling", Revision: 7, Host: "good.test", Port: 443, Protocol: "https"}
 }
 
 func record(t testing.TB, s *decisions.Spool, d *decisions.Decision) {
@@ -42,11 +42,11 @@ func record(t testing.TB, s *decisions.Spool, d *decisions.Decision) {
 
 func batch(t testing.TB, s *decisions.Spool) []decisions.Row {
 	t.Helper()
-	rows, err := s.Batch(100000)
+	sent, err := s.Batch(100000, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rows
+	return sent.Rows
 }
 
 func TestRecordThenClose(t *testing.T) {
@@ -95,16 +95,16 @@ func TestOnlyAcknowledgedLeaves(t *testing.T) {
 	if got := len(batch(t, s)); got != 5 {
 		t.Fatalf("a second batch has %d rows: reading removed some", got)
 	}
-	if rows, _ := s.Batch(2); len(rows) != 2 || rows[1].Seq != 2 {
-		t.Errorf("a batch of two: %v", rows)
+	if sent, _ := s.Batch(2, false); len(sent.Rows) != 2 || sent.Rows[1].Seq != 2 || !sent.More {
+		t.Errorf("a batch of two: %+v", sent)
 	}
-	if err := s.Ack(3); err != nil {
+	if err := s.Ack(s.ID(), 3); err != nil {
 		t.Fatal(err)
 	}
 	if rows := batch(t, s); len(rows) != 2 || rows[0].Seq != 4 {
 		t.Fatalf("after acknowledging 3 of 5: %v", rows)
 	}
-	if err := s.Ack(5); err != nil {
+	if err := s.Ack(s.ID(), 5); err != nil {
 		t.Fatal(err)
 	}
 	if s.Size() != 0 {
@@ -123,12 +123,12 @@ func TestRefusedLeavesGap(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, decisions.Config{})
 	record(t, s, decision("org_a", "sbx_a")) // 1
-	if err := s.Record(context.Background(), &decisions.Decision{ID: "dec_x"}); err == nil {
-		t.Fatal("a decision without an org was recorded") // 2
+	if err := s.Record(context.Background(), &decisions.Decision{Org: "org_a"}); err == nil {
+		t.Fatal("a decision without an id was recorded") // 2
 	}
 	record(t, s, decision("org_a", "sbx_a")) // 3
-	if err := s.Record(context.Background(), &decisions.Decision{ID: "dec_x"}); err == nil {
-		t.Fatal("a decision without an org was recorded") // 4
+	if err := s.Record(context.Background(), &decisions.Decision{Org: "org_a"}); err == nil {
+		t.Fatal("a decision without an id was recorded") // 4
 	}
 	if s.Lost() != 2 {
 		t.Errorf("lost %d, want 2", s.Lost())
@@ -141,7 +141,7 @@ func TestRefusedLeavesGap(t *testing.T) {
 	record(t, s, decision("org_a", "sbx_a")) // 5
 	var seqs []uint64
 	for _, r := range batch(t, s) {
-		seqs = append(seqs, r.Seq)
+		seqs = append(seqs, r.Num)
 	}
 	if d := cmp.Diff([]uint64{1, 3, 5}, seqs); d != "" || s.Lost() != 2 {
 		t.Errorf("lost %d; sequence:\n%s", s.Lost(), d)
@@ -168,7 +168,7 @@ func TestFullSpoolRefuses(t *testing.T) {
 		t.Errorf("closing an allowed flow of a full spool: %v", err)
 	}
 	rows := batch(t, s)
-	if err := s.Ack(rows[len(rows)-1].Seq); err != nil {
+	if err := s.Ack(s.ID(), rows[len(rows)-1].Seq); err != nil {
 		t.Fatal(err)
 	}
 	record(t, s, decision("org_a", "sbx_a"))
@@ -273,8 +273,8 @@ func TestFullDiskRefuses(t *testing.T) {
 	}
 	record(t, s, decision("org_a", "sbx_a")) // the same spool goes on by itself
 	rows := batch(t, s)
-	if last := rows[len(rows)-1]; len(rows) != acked+1 || last.Seq != uint64(acked+2) {
-		t.Errorf("after room was made: %d rows, the last is %d", len(rows), last.Seq)
+	if last := rows[len(rows)-1]; len(rows) != acked+1 || last.Num != uint64(acked+2) {
+		t.Errorf("after room was made: %d rows, the last is %d", len(rows), last.Num)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestSecondOpenRefused(t *testing.T) {
 
 func TestDamagedFileRefused(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "decisions.db"), []byte(strings.Repeat("not a database", 1000)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "spool.db"), []byte(strings.Repeat("not a database", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := decisions.Open(dir, decisions.Config{}); err == nil {

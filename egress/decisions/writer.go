@@ -1,17 +1,21 @@
 package decisions
 
+import "errors"
+
 // writer commits what is waiting, in batches, until the queue is closed and empty.
 func (s *Spool) writer() {
 	defer close(s.ended)
 	batch := make([]*entry, 0, maxCommit)
 	for e := range s.queue {
 		batch = s.gather(append(batch[:0], e))
-		err := s.file.commit(batch, &s.skipped)
+		err := s.file.commit(batch)
 		for _, e := range batch {
 			if err != nil {
-				s.share.give(e.org, e.size)
+				s.giveBack(e)
+				e.done <- errors.Join(err, s.file.book.Load().lose(e.org, 1, false))
+				continue
 			}
-			e.done <- err
+			e.done <- nil
 		}
 		if err == nil {
 			s.nudge()
