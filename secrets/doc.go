@@ -15,6 +15,7 @@
 //   - SC-2: on a granted host no credential of the sandbox's own stays in the request (TestNoForeignCredentialStays).
 //   - SC-3: a value prints, marshals and logs as "redacted" (TestValuePrintsNothing).
 //   - SC-4: a value that would break the header is refused when it is stored, and again when it is used (TestValueThatBreaksAHeaderIsRefused).
+//   - SC-5: of a credential that a request carries only a hash under the org's own key is known (TestPrintsKnowACredentialAgainAndHideIt).
 //
 // # Not here
 //

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	foldMinute = time.Minute     // how long equal decisions are counted in one row
-	foldSoon   = 5 * time.Second // how old a count must be to be closed for somebody who asks
-	foldKeys   = 256             // different decisions of one sandbox that are watched for being equal
+	foldMinute = time.Minute // how long equal decisions are counted in one row
+	foldSoon   = time.Second // how old a count must be to be closed for somebody who asks
+	foldKeys   = 256         // different decisions of one sandbox that are watched for being equal
 )
 
 // A foldKey is what makes decisions equal.

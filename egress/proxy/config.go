@@ -181,6 +181,10 @@ type Config struct {
 	// Injector may be nil: nothing is injected.
 	Injector Injector
 
+	// HashKey gives the key under which the sandbox's own credentials are hashed for the record. Nil, or a nil key: only their
+	// places are recorded.
+	HashKey func(egress.Binding) []byte
+
 	// Self answers http://portreeve.internal at SelfAddr. Nil, or an invalid address: there is no such place.
 	Self     http.Handler
 	SelfAddr netip.Addr

@@ -35,21 +35,29 @@ func (c *connection) grantedTLS(serverName []byte) bool {
 func (x *exchange) takeForeign(out *http.Request, granted bool, how policies.ForeignCredentials) bool {
 	switch {
 	case granted, how == policies.ForeignStrip:
-		x.foreign = places(secrets.RemoveCarriers(out))
+		x.note(out)
+		secrets.RemoveCarriers(out)
 		return true
 	case how == policies.ForeignAllow:
 		return true
 	}
-	x.foreign = places(secrets.Carriers(out))
-	return len(x.foreign) == 0
+	return !x.note(out)
 }
 
-func places(found []secrets.Found) []string {
-	var list []string
-	for _, f := range found[:min(len(found), maxForeign)] {
-		list = append(list, string(f))
+// note keeps for the record which credentials a request carries: where, and a hash of each.
+func (x *exchange) note(out *http.Request) (any bool) {
+	var key []byte
+	if x.p.cfg.HashKey != nil {
+		key = x.p.cfg.HashKey(x.c.binding)
 	}
-	return list
+	found := secrets.Prints(out, key)
+	for _, f := range found[:min(len(found), maxForeign)] {
+		x.foreign = append(x.foreign, string(f.Place))
+		if len(key) > 0 {
+			x.foreignHash = append(x.foreignHash, f.Hash)
+		}
+	}
+	return len(found) > 0
 }
 
 // denyForeign refuses a request for the credentials that it carries.

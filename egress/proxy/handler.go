@@ -31,6 +31,7 @@ type exchange struct {
 	hasQuery    bool
 	webSocket   bool
 	foreign     []string    // where it carried credentials of the sandbox's own
+	foreignHash []string    // beside each, under the org's key
 	live        egress.Live // its bytes are those of the bodies
 }
 
@@ -168,7 +169,7 @@ func (x *exchange) allowed(j judgement) {
 	}
 	pool := x.p.pools.get(x.c, j, uses)
 	d := x.c.decision(layerHTTP, levelHTTP, j)
-	d.Secrets, d.Foreign = uses, x.foreign
+	d.Secrets, d.Foreign, d.ForeignHash = uses, x.foreign, x.foreignHash
 	if x.c.record(d) != nil {
 		x.problem(j.deny(policies.ReasonRecordFailed), 0, "")
 		return
@@ -179,7 +180,7 @@ func (x *exchange) allowed(j judgement) {
 // deny records a refusal and answers it. A status of 0 is the reason's own.
 func (x *exchange) deny(j judgement, status int) {
 	d := x.c.decision(layerHTTP, levelHTTP, j)
-	d.Foreign = x.foreign
+	d.Foreign, d.ForeignHash = x.foreign, x.foreignHash
 	if x.c.record(d) != nil {
 		x.problem(j.deny(policies.ReasonRecordFailed), 0, "")
 		return

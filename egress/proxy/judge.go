@@ -89,6 +89,7 @@ func (c *connection) decision(layer, level string, j judgement) *decisions.Decis
 		Flow: c.id, Layer: layer, Level: level, Verdict: j.v.Action.String(), Reason: j.v.Reason.String(),
 		Rule: j.v.Rule, RuleLayer: j.v.Layer, Revision: j.revision, Version: j.v.Version,
 		Host: j.req.Host, Port: j.req.Port, Protocol: j.req.Protocol.String(), Method: j.req.Method, Path: j.req.Path,
+		Fold: j.v.Allowed() && j.v.Log == policies.LogCount && !j.v.Observed,
 	}
 	if j.req.Addr.IsValid() {
 		d.Addr = j.req.Addr.String()
@@ -106,7 +107,7 @@ func (c *connection) decision(layer, level string, j judgement) *decisions.Decis
 func (c *connection) record(d *decisions.Decision) error {
 	d.ID = decisions.NewID()
 	if err := c.p.cfg.Recorder.Record(context.WithoutCancel(c.ctx), d); err != nil {
-		c.p.cfg.Log.Error("recording a decision", "err", err, "sandbox", c.binding.Sandbox)
+		c.p.complain.Do(func() { c.p.cfg.Log.Error("recording a decision", "err", err, "sandbox", c.binding.Sandbox) })
 		return err
 	}
 	return nil

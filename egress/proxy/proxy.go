@@ -9,11 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"portreeve.dev/policies/httphead"
 )
 
 // A Proxy serves the connections of sandboxes. Make it with New.
 type Proxy struct {
+	complain rate.Sometimes // about the record
+
 	cfg       Config
 	http      *http.Server
 	inbox     *inbox
@@ -39,6 +43,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
+		complain:  rate.Sometimes{Interval: time.Second},
 		cfg:       cfg,
 		inbox:     newInbox(),
 		httpDone:  make(chan struct{}),

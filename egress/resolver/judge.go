@@ -91,7 +91,7 @@ func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome
 func decision(b egress.Binding, v policies.Verdict, about subject, now time.Time) *decisions.Decision {
 	d := &decisions.Decision{ID: decisions.NewID(), Time: now.UTC(), Org: b.Org, Sandbox: b.Sandbox, Incarnation: b.Incarnation, Layer: "dns",
 		Verdict: v.Action.String(), Reason: v.Reason.String(), Rule: v.Rule, RuleLayer: v.Layer, Revision: about.revision, Version: v.Version,
-		Host: about.host, Protocol: "dns"}
+		Host: about.host, Protocol: "dns", Fold: v.Allowed() && v.Log == policies.LogCount && !v.Observed}
 	if about.addr.IsValid() {
 		d.Addr = about.addr.String()
 	}

@@ -41,7 +41,8 @@ type compiled struct {
 	revision  uint64
 	floor     *policies.Floor
 	sandboxes map[string]entry
-	stale     time.Duration // the longest that any sandbox may go on without a heartbeat
+	records   map[string]Records // by org
+	stale     time.Duration      // the longest that any sandbox may go on without a heartbeat
 }
 
 type entry struct {
@@ -183,7 +184,7 @@ func (h *Holder) state() (now *compiled, silence time.Duration) {
 }
 
 func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
-	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes))}
+	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes)), records: make(map[string]Records, len(s.Orgs))}
 	var closed []Closed
 	var err error
 	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
@@ -191,6 +192,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	}
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
+		c.records[o.ID] = o.Records
 		p, faults := newProfiles(o)
 		orgs[o.ID], closed = p, append(closed, faults...)
 	}

@@ -41,6 +41,7 @@ type Org struct {
 	Ceiling  Policy   `json:"ceiling"`
 	Policies []Policy `json:"policies"`
 	Secrets  []Secret `json:"secrets,omitempty"`
+	Records  Records  `json:"records,omitzero"`
 }
 
 // Secret is a granted value on its way to the edge. It travels over a socket between two processes of ours and is in no file.

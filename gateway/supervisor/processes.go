@@ -107,8 +107,13 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 	if len(resolvers) == 0 {
 		resolvers = config.SystemResolvers()
 	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return nil, nil, err
+	}
 	start := role.EdgeStart{
-		Dir: filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: resolvers, SystemRoots: config.SystemRoots(),
+		Machine: machine,
+		Dir:     filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: resolvers, SystemRoots: config.SystemRoots(),
 		Hard: settings.HardRanges(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
 		Limits: role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox,
 			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},

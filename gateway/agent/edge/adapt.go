@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 
 	"portreeve.dev/egress"
-	"portreeve.dev/egress/decisions"
 	"portreeve.dev/egress/dial"
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/egress/proxy"
@@ -61,44 +58,6 @@ func (t flowTable) Add(f proxy.Flow) (func(), error) {
 	}
 	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
 		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local, Upstream: f.Upstream, Carries: carries, Live: f.Live})
-}
-
-// recorder remembers what is open, so that it can be closed by its id.
-type recorder struct {
-	spool *decisions.Spool
-	log   *slog.Logger
-	open  sync.Map // id to *decisions.Decision
-}
-
-func newRecorder(spool *decisions.Spool, log *slog.Logger) *recorder {
-	return &recorder{spool: spool, log: log}
-}
-
-func (r *recorder) Record(ctx context.Context, d *decisions.Decision) error {
-	if err := r.spool.Record(ctx, d); err != nil {
-		return err
-	}
-	if d.Verdict == policies.Allow.String() {
-		kept := *d
-		r.open.Store(d.ID, &kept)
-	}
-	return nil
-}
-
-func (r *recorder) Close(ctx context.Context, id string, end proxy.Closing) {
-	v, ok := r.open.LoadAndDelete(id)
-	if !ok {
-		return
-	}
-	d := v.(*decisions.Decision)
-	if end.Addr.IsValid() {
-		d.Addr = end.Addr.String()
-	}
-	err := r.spool.CloseFlow(ctx, d, decisions.Closing{Status: end.Status, BytesIn: end.BytesIn, BytesOut: end.BytesOut,
-		DurationMS: end.Duration.Milliseconds(), Error: end.Error})
-	if err != nil {
-		r.log.Warn("a decision could not be closed", "err", err, "decision", id)
-	}
 }
 
 // upstreamRoots are the machine's roots and the configured ones, read before the cage.

@@ -9,6 +9,9 @@
 //   - AE-2: a name is with the node before its address is with a sandbox; while the node is away no name gets one (TestNameGoesToTheNodeFirst).
 //   - AE-3: with no fresh policy, nor a last known one that may hold, the flows that are alive end (TestStalePolicyEndsFlows).
 //   - AE-4: a verdict that was recorded outlives the process, and reaches control once it is there (TestRecordOutlivesAKill).
+//   - AE-5: an org that lets connections go on without a record does so for none with a secret, and for none whose loss isn't counted (TestBestEffortNeverCoversASecret).
+//   - AE-6: a sandbox can't leave the record by using up its budget (TestBestEffortDoesNotCoverABudget).
+//   - AE-7: what an org does not want of a path is cut off before anything is written (TestPathIsCutBeforeTheSpool).
 //
 // # Not here
 //

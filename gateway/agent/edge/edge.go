@@ -37,6 +37,7 @@ type Edge struct {
 	names    *resolver.Names
 	holder   *feed.Holder
 	spool    *decisions.Spool
+	machine  string // whose spool it is
 	flushes  *flushes
 	flows    *flows.Table
 	dialer   *dial.Dialer
@@ -122,9 +123,11 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the spool: %w", err)
 	}
-	if e.spool, err = decisions.Open(dir, decisions.Config{Rate: float64(start.Limits.Decisions), Burst: 10 * start.Limits.Decisions}); err != nil {
+	if e.spool, err = decisions.Open(dir, decisions.Config{Rate: float64(start.Limits.Decisions), Burst: 10 * start.Limits.Decisions,
+		Late: true}); err != nil { // what can't be opened now refuses until it can
 		return err
 	}
+	e.machine = start.Machine
 	if e.names, err = resolver.NewNames(resolver.NamesConfig{Range: start.Synthetic, PerSandbox: start.Limits.Names, OnAdd: e.tellName}); err != nil {
 		return err
 	}
@@ -136,8 +139,9 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		MustSee: injector{e.holder}.Granted, Holds: injector{e.holder}.holds}); err != nil {
 		return err
 	}
+	recorder := newRecorder(e.spool, e.holder, e.log)
 	e.resolver, err = resolver.New(resolver.Config{
-		Bindings: e.bindings, Policies: e.holder, Recorder: e.spool, Names: e.names, Floor: e.holder.Floor,
+		Bindings: e.bindings, Policies: e.holder, Recorder: recorder, Names: e.names, Floor: e.holder.Floor,
 		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Log: e.log,
 	})
 	if err != nil {
@@ -152,9 +156,9 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		return err
 	}
 	e.proxy, err = proxy.New(proxy.Config{
-		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: newRecorder(e.spool, e.log),
+		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: recorder,
 		Dialer: dialer{e.dialer}, Flows: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
-		Certificates: issuer, Injector: injector{e.holder},
+		Certificates: issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
 	})
 	e.registerNode()
 	e.holder.Register(e.control.Mux)

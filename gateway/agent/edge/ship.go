@@ -2,6 +2,8 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,9 +17,10 @@ const batch = 500
 
 // ship sends the spool to control over one link, in order, until the link ends.
 func (e *Edge) ship(ctx context.Context, conn *link.Conn) {
+	var told said
 	for ctx.Err() == nil {
 		waiting := e.flushes.take()
-		n, err := e.shipBatch(ctx, conn)
+		n, err := e.shipBatch(ctx, conn, &told, len(waiting) > 0)
 		if err != nil || n > 0 {
 			e.flushes.add(waiting...)
 		}
@@ -33,6 +36,20 @@ func (e *Edge) ship(ctx context.Context, conn *link.Conn) {
 			wait(ctx, e.spool.Ready(), e.flushes.asked, time.Second)
 		}
 	}
+}
+
+// said is what control was told last over a link, about what isn't in the rows.
+type said struct {
+	run, err string
+	orgs     map[string]decisions.OrgState
+	at       time.Time
+}
+
+// sayAgain is how long an unchanged state stays unsaid.
+const sayAgain = 5 * time.Second
+
+func (s *said) knows(sent decisions.Shipment) bool {
+	return len(sent.Rows) == 0 && s.run == sent.Run && s.err == sent.Error && maps.Equal(s.orgs, sent.Orgs) && time.Since(s.at) < sayAgain
 }
 
 // flushes are those who wait until everything that was recorded before them is with control.
@@ -75,17 +92,35 @@ func (e *Edge) flush(ctx context.Context, _ struct{}) (struct{}, error) {
 	}
 }
 
-func (e *Edge) shipBatch(ctx context.Context, conn *link.Conn) (int, error) {
-	rows, err := e.spool.Batch(batch)
-	if err != nil || len(rows) == 0 {
-		return 0, err
+// shipBatch sends what waits, if only the word that something was lost, and returns how many rows that were.
+func (e *Edge) shipBatch(ctx context.Context, conn *link.Conn, told *said, now bool) (int, error) {
+	sent, readErr := e.spool.Batch(batch, now)
+	sent.Node = e.machine
+	if told.knows(sent) {
+		return 0, readErr
 	}
 	var acked decisions.Acked
-	shipment := decisions.Shipment{Spool: e.spool.ID(), Rows: rows, Lost: e.spool.Lost()}
-	if err := conn.Call(ctx, role.ControlDecisions, shipment, &acked); err != nil {
-		return 0, err
+	if err := conn.Call(ctx, role.ControlDecisions, sent, &acked); err != nil {
+		return 0, errors.Join(readErr, err)
 	}
-	return len(rows), e.spool.Ack(acked.Seq)
+	*told = said{sent.Run, sent.Error, sent.Orgs, time.Now()}
+	if readErr != nil {
+		return 0, readErr
+	}
+	for org, next := range acked.Skip {
+		if err := e.spool.Skip(sent.Spool, org, next); err != nil {
+			return 0, err
+		}
+	}
+	if len(sent.Rows) == 0 {
+		e.spool.Told(sent)
+		return 0, nil
+	}
+	err := e.spool.Ack(sent.Spool, acked.Seq)
+	if err == nil {
+		e.spool.Told(sent)
+	}
+	return len(sent.Rows), err
 }
 
 // wait returns when one of the channels says so, ctx ends or the time is over.

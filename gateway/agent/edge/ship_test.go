@@ -36,7 +36,7 @@ func TestFlushWaitsForWhatWasRecorded(t *testing.T) {
 	record := func(n int) (ids []string) {
 		for range n {
 			id := decisions.NewID()
-			if err := w.spool.Record(t.Context(), &decisions.Decision{ID: id, Org: org, Sandbox: sbx, Verdict: "deny", Layer: "dns"}); err != nil {
+			if err := w.spool.Record(t.Context(), &decisions.Decision{ID: id, Org: org, Sandbox: sbx, Verdict: "deny", Layer: "dns", Host: id}); err != nil {
 				t.Fatal(err)
 			}
 			ids = append(ids, id)

@@ -56,7 +56,7 @@ func policy(revision uint64, hosts ...string) feed.State {
 		document.Rules = append(document.Rules, rule{h, "allow", []string{h}, []int{443, 8080}, []string{"http", "https", "tcp"}})
 	}
 	text, _ := json.Marshal(document)
-	return feed.State{Revision: revision, Orgs: []feed.Org{{ID: org, Ceiling: feed.Policy{Version: 1, Document: text}}},
+	return feed.State{Revision: revision, Orgs: []feed.Org{{ID: org, Records: feed.Records{Paths: feed.PathsFull}, Ceiling: feed.Policy{Version: 1, Document: text}}},
 		Sandboxes: []feed.Sandbox{{ID: sbx, Org: org}}, Exempt: []feed.Exemption{{CIDR: "203.0.113.0/24", Orgs: []string{"*"}}}}
 }
 
