@@ -54,6 +54,7 @@
 //   - EP-24: an upstream is asked what it speaks only after that was recorded, at an address that was judged (TestUpstreamIsAskedUnderARecord).
 //   - EP-25: a kept upstream connection is a flow with its address and its secrets, and ends with them (TestKeptConnectionsAreFlows, TestWhatCarriesASecretEndsWithItsGrant).
 //   - EP-26: no idle upstream connection outlives the version of a secret that it carried (TestIdleConnectionsOfAnOldSecretAreClosed).
+//   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header names another method or path (TestOverridesAreRefused).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //
 // # Not here

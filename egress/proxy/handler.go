@@ -151,6 +151,12 @@ func (x *exchange) splitTarget() bool {
 func (x *exchange) allowed(j judgement) {
 	x.webSocket = wantsWebSocket(x.r)
 	granted := x.c.granted()
+	if name := overriding(x.r.Header); name != "" && (j.v.Inside || granted) { // grants, too, are for methods and paths
+		j = j.deny(policies.ReasonOverride)
+		j.v.Message = policies.ReasonOverride.Guidance() + " Found: " + name + "."
+		x.deny(j, 0)
+		return
+	}
 	out := x.outgoing()
 	if !x.takeForeign(out, granted, j.v.Foreign) {
 		x.denyForeign(j)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"net/http"
 	"strings"
+
+	"portreeve.dev/policies"
 )
 
 // hopByHop are the fields that belong to one connection (RFC 9110, section 7.6.1), and those that were once used so.
@@ -65,4 +67,14 @@ func prepareHeader(r *http.Request, webSocket bool) {
 	}
 	delete(r.Header, "Host")
 	delete(r.Header, "Content-Length")
+}
+
+// overriding returns the name of a field by which a server may take another method or path than the request line's, if there is one.
+func overriding(h http.Header) string {
+	for name := range h {
+		if name != "" && name[0]|0x20 == 'x' && policies.OverrideHeader(name) {
+			return strings.ToLower(name)
+		}
+	}
+	return ""
 }
