@@ -97,6 +97,22 @@ func (f *Floor) Judge(org string, addr netip.Addr, port uint16) Verdict {
 	return floorVerdict(reason)
 }
 
+// JudgeAnswer decides about an address that a name has, while no port is known: it is denied if it is closed on every port. Judge
+// decides again when it is dialled.
+func (f *Floor) JudgeAnswer(org string, addr netip.Addr) Verdict {
+	v := f.Judge(org, addr, 443) // the class is the same for every port but 25
+	if v.Reason != ReasonFloorSoft {
+		return v
+	}
+	addr = netaddr.Canonical(addr)
+	for i := range f.exempt {
+		if e := &f.exempt[i]; len(e.Ports) > 0 && e.covers(org, addr, e.Ports[0]) {
+			return Verdict{Action: Allow, Reason: ReasonAllowed, Layer: FloorLayer, Named: true}
+		}
+	}
+	return v
+}
+
 func (e *Exemption) covers(org string, addr netip.Addr, port uint16) bool {
 	if org == "" || !e.CIDR.Contains(addr) || !slices.Contains(e.Orgs, org) && !slices.Contains(e.Orgs, EveryOrg) {
 		return false

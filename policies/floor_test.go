@@ -229,3 +229,34 @@ func BenchmarkJudge(b *testing.B) {
 		f.Judge("org_1", a, 443)
 	}
 }
+
+// Of an answer the port is not known yet: what is open on some port may be told, what is open on none not.
+func TestFloorJudgesAnswers(t *testing.T) {
+	f, err := NewFloor(FloorConfig{Hard: []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")}, Exempt: []Exemption{
+		{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Ports: []uint16{5432}, Orgs: []string{"org_1"}},
+		{CIDR: netip.MustParsePrefix("10.0.1.0/24"), Orgs: []string{EveryOrg}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		org, addr string
+		reason    Reason
+		named     bool
+	}{
+		{"org_1", "8.8.8.8", ReasonAllowed, false},
+		{"org_1", "10.0.0.5", ReasonAllowed, true},
+		{"org_2", "10.0.0.5", ReasonFloorSoft, false},
+		{"org_2", "10.0.1.5", ReasonAllowed, true},
+		{"org_1", "10.0.2.5", ReasonFloorSoft, false},
+		{"org_1", "10.200.0.1", ReasonFloorHard, false},
+		{"org_1", "127.0.0.1", ReasonFloorHard, false},
+	} {
+		if v := f.JudgeAnswer(tt.org, netip.MustParseAddr(tt.addr)); v.Reason != tt.reason || v.Named != tt.named || v.Allowed() != (tt.reason == ReasonAllowed) {
+			t.Errorf("%s for %s: %+v", tt.addr, tt.org, v)
+		}
+	}
+	if v := (*Floor)(nil).JudgeAnswer("org_1", netip.MustParseAddr("8.8.8.8")); v.Allowed() {
+		t.Error("no floor, and an answer")
+	}
+}

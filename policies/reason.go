@@ -26,6 +26,11 @@ const (
 	ReasonNotTLS            Reason = "not_tls"                // TLS was expected
 	ReasonNotHTTP           Reason = "not_http"               // HTTP was expected
 	ReasonNoName            Reason = "no_name"                // a synthetic address that stands for no name
+	ReasonNameShared        Reason = "name_shared"            // an address that was given for several names, and nothing says which
+	ReasonNameBudget        Reason = "name_budget"            // too many different names below a wildcard
+	ReasonNotPostgres       Reason = "not_postgres"           // PostgreSQL was expected
+	ReasonNotSSH            Reason = "not_ssh"                // SSH was expected
+	ReasonDoH               Reason = "dns_over_https"         // a way to ask another resolver than ours
 	ReasonUnbound           Reason = "unbound"                // the connection belongs to no sandbox
 	ReasonRecordFailed      Reason = "record_failed"          // the decision could not be written
 	ReasonBudget            Reason = "budget"                 // too many connections, names or bytes
@@ -67,6 +72,11 @@ var guidance = map[Reason]string{
 	ReasonNotTLS:            "TLS is expected on this destination; use https, or ask for a rule with another protocol.",
 	ReasonNotHTTP:           "HTTP is expected on this destination; ask for a rule with the protocol that you need.",
 	ReasonNoName:            "The address belongs to no current name; look the name up again and connect to the answer.",
+	ReasonNameShared:        "The address was given for several names and the connection does not say which one it is for; use TLS with a server name, or HTTP.",
+	ReasonNameBudget:        "Too many different names below one wildcard were asked for; use fewer, or ask for a rule that names the ones you need.",
+	ReasonNotPostgres:       "PostgreSQL's protocol is expected on this destination; ask for a rule with the protocol that you need.",
+	ReasonNotSSH:            "SSH is expected on this destination; ask for a rule with the protocol that you need.",
+	ReasonDoH:               "Encrypted DNS to other resolvers is closed; use the sandbox's own resolver, which the system's settings name.",
 	ReasonUnbound:           "The connection belongs to no running sandbox; retry after the sandbox has started.",
 	ReasonRecordFailed:      "The decision could not be recorded, so nothing is let through; retry later and tell the person who runs the sandbox.",
 	ReasonBudget:            "A budget of this sandbox is used up; slow down, reuse connections and retry after a pause.",
