@@ -74,7 +74,7 @@ func documentFields(a, b *Document) []string {
 	add("observe_until", a.ObserveUntil.Equal(b.ObserveUntil))
 	add("failure_mode", a.FailureMode == b.FailureMode)
 	add("max_stale", a.MaxStale == b.MaxStale)
-	add("tests", slices.Equal(a.Tests, b.Tests))
+	add("tests", sameSet(a.Tests, b.Tests))
 	return fields
 }
 

@@ -31,7 +31,7 @@
 //
 // A document may also name presets, and repositories in place of hosts ("git: github.com/acme/*" with "access: read"): both are
 // written out as plain rules when it is read. Its tests say what the author expects; RunTests asks them. Lint, Diff,
-// Replay and Learn help whoever writes documents, and decide nothing.
+// Replay and Learn help whoever writes documents, and decide nothing; EditYAML changes a text and keeps its comments.
 //
 // # Security invariants
 //
@@ -55,6 +55,7 @@
 //   - PO-18: under presets and git rules packages install and repositories clone; publishing and pushing are denied, and nothing passes unopened (TestPresetsInstallAndDontPublish, TestGitAccess, TestSugarIsWrittenOut).
 //   - PO-19: what is learnt names single hosts, addresses, ports, protocols and whole paths, and allows nothing that was not seen or that a rule denied (TestLearn, TestLearnIsNarrow).
 //   - PO-20: replay changes nothing, keeps a bounded number of rows, and gives no answer about what was recorded in part (TestReplay, TestReplayChangesNothing, TestReplayIsBounded).
+//   - PO-21: a text that was edited means exactly the document that was asked for, whatever stood in it before (TestEditYAML, TestEditYAMLMeansWhatIsAsked, FuzzEditYAML).
 //
 // # Not here
 //

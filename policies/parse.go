@@ -24,12 +24,18 @@ func Parse(data []byte) (*Document, error) { return ParseAt(data, time.Time{}) }
 // ParseAt is Parse with a clock, for the one thing that needs it: "enforcement": "log_only" in the known form without an
 // end gets one, 24 hours after now.
 func ParseAt(data []byte, now time.Time) (*Document, error) {
+	d, _, err := parseAt(data, now)
+	return d, err
+}
+
+// parseAt also returns the place that each rule comes from; nil in the known form.
+func parseAt(data []byte, now time.Time) (*Document, []string, error) {
 	tree, err := readTree(data)
 	if err != nil {
 		if one := (*FieldError)(nil); errors.As(err, &one) {
-			return nil, Errors{one}
+			return nil, nil, Errors{one}
 		}
-		return nil, Errors{{Message: err.Error()}}
+		return nil, nil, Errors{{Message: err.Error()}}
 	}
 	r := reader{now: now}
 	var d *Document
@@ -39,16 +45,16 @@ func ParseAt(data []byte, now time.Time) (*Document, error) {
 		d = r.document(tree)
 	}
 	if err := r.errs.orNil(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	normal, err := d.normal(r.origins)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if text, err := normal.MarshalJSON(); err != nil || len(text) > MaxBytes {
-		return nil, Errors{{Message: fmt.Sprintf("with all defaults written out, %d bytes are more than %d", len(text), MaxBytes)}}
+		return nil, nil, Errors{{Message: fmt.Sprintf("with all defaults written out, %d bytes are more than %d", len(text), MaxBytes)}}
 	}
-	return normal, nil
+	return normal, r.origins, nil
 }
 
 func (r *reader) document(n *node) *Document {

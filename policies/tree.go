@@ -43,11 +43,13 @@ func readTree(data []byte) (*node, error) {
 	if !utf8.Valid(data) {
 		return nil, &FieldError{Message: "not UTF-8"}
 	}
-	if strings.HasPrefix(strings.TrimLeft(string(data), " \t\r\n"), "{") {
+	if isJSON(data) {
 		return readJSON(data)
 	}
 	return readYAML(data)
 }
+
+func isJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) }
 
 func readJSON(data []byte) (*node, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
