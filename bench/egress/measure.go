@@ -3,16 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
 
 // figures are what one contender came to in one round. What a row does not measure stays zero.
 type figures struct {
-	cpu      float64 // µs per operation; per GiB in seconds for a stream
-	p50, p99 float64 // µs
-	speed    float64 // MB/s
-	memory   float64 // KiB per connection
+	cpu      float64            // µs per operation; per GiB in seconds for a stream
+	p50, p99 float64            // µs
+	speed    float64            // MB/s
+	memory   float64            // KiB per connection
+	parts    map[string]float64 // of cpu, by program
 }
 
 // row measures all contenders of a row and prints them.
@@ -39,7 +41,13 @@ func (w *world) row(ctx context.Context, r row, rounds int, seconds float64) err
 			}
 			f, err := w.measure(ctx, r.measure, s, seconds)
 			if err != nil {
-				return fmt.Errorf("%s: %w\nthe product's last decision: %s", r.contenders[i].name, err, w.product.last())
+				fmt.Printf("  %-10s failed: %v\n", r.contenders[i].name, err)
+				if i == 0 {
+					return fmt.Errorf("the last decision: %s", w.product.last())
+				}
+				s.close()
+				stands[i] = nil
+				continue
 			}
 			all[i] = append(all[i], f)
 		}
@@ -53,7 +61,8 @@ func (w *world) row(ctx context.Context, r row, rounds int, seconds float64) err
 }
 
 func (w *world) measure(ctx context.Context, m measure, s *stand, seconds float64) (f figures, err error) {
-	var before, memory int64
+	var before map[int]int64
+	var memory int64
 	pids := s.pids()
 	baseline := resident(pids)
 	warm := func() {
@@ -72,7 +81,12 @@ func (w *world) measure(ctx context.Context, m measure, s *stand, seconds float6
 	if err != nil {
 		return f, err
 	}
-	used := float64(ticks(pids)-before) / 100
+	used, parts := 0.0, map[string]float64{}
+	for pid, n := range ticks(pids) {
+		part := float64(n-before[pid]) / 100
+		used += part
+		parts[program(pid)] += part * 1e6 / float64(max(r.Done, 1))
+	}
 	switch m {
 	case idle:
 		f.memory = float64(memory-baseline) / 1024 / float64(r.Done)
@@ -85,7 +99,7 @@ func (w *world) measure(ctx context.Context, m measure, s *stand, seconds float6
 		if r.Done == 0 || r.Failed*100 > r.Done {
 			return f, fmt.Errorf("%d done, %d failed: %s", r.Done, r.Failed, r.Error)
 		}
-		f.cpu, f.p50, f.p99 = used*1e6/float64(r.Done), r.P50, r.P99
+		f.cpu, f.p50, f.p99, f.parts = used*1e6/float64(r.Done), r.P50, r.P99, parts
 	}
 	return f, nil
 }
@@ -130,6 +144,13 @@ func show(m measure, name string, own, reference []figures) {
 	default:
 		fmt.Printf("  %-10s %s CPU µs each%s; p50 %s µs, p99 %s µs\n", name, spreadOf(of(own, cpu)), ratio,
 			spreadOf(of(own, func(f figures) float64 { return f.p50 })), spreadOf(of(own, func(f figures) float64 { return f.p99 })))
+		if last := own[len(own)-1].parts; len(last) > 1 {
+			fmt.Print("            of that in the last round:")
+			for _, name := range slices.Sorted(maps.Keys(last)) {
+				fmt.Printf(" %s %.4g", name, last[name])
+			}
+			fmt.Println()
+		}
 	}
 }
 

@@ -100,16 +100,28 @@ func stat(pid int) []string {
 }
 
 // ticks are hundredths of a second of processor time so far, of the processes with their ended children.
-func ticks(pids []int) (sum int64) {
+func ticks(pids []int) map[int]int64 {
+	sums := map[int]int64{}
 	for _, pid := range pids {
 		if f := stat(pid); len(f) > 14 {
 			for _, i := range []int{11, 12} {
 				n, _ := strconv.ParseInt(f[i], 10, 64)
-				sum += n
+				sums[pid] += n
 			}
 		}
 	}
-	return sum
+	return sums
+}
+
+// program is what a process runs, with its role.
+func program(pid int) string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	args := strings.Split(string(line), "\x00")
+	name := filepath.Base(args[0])
+	if len(args) > 1 && args[1] != "" && !strings.HasPrefix(args[1], "-") {
+		name += " " + args[1]
+	}
+	return name
 }
 
 // resident is the memory of the processes that is theirs alone, in bytes.

@@ -28,6 +28,7 @@ type product struct {
 		APIKey     string         `json:"api_key"`
 		PIDs       map[string]int `json:"pids"`
 		SetupToken string         `json:"setup_token"`
+		EdgeNetns  string         `json:"edge_netns"`
 	}
 	client *http.Client
 	boxes  []*box // one of each org
@@ -42,7 +43,7 @@ type box struct {
 
 const config = `
 nodes: {build_base: false}
-limits: {connections_per_sandbox: 20000}
+limits: {connections_per_sandbox: 20000, connects_per_second: 100000, lookups_per_second: 100000, decisions_per_second: 100000}
 egress:
   upstream_dns: ["%[1]s"]
   upstream_ca: [%[2]q]
@@ -159,7 +160,7 @@ func (p *product) occupy(addr string) (*box, error) {
 	ip[3]-- // the even address of the pair is the edge's
 	for line := range strings.Lines(names) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(name, "pr") || taken[name] || strings.HasPrefix(name, "portreeve") {
+		if !strings.HasPrefix(name, "pr"+strings.TrimPrefix(p.info.EdgeNetns, "portreeve-")+"-") || taken[name] {
 			continue
 		}
 		b := &box{space{name, mount}, ip.String()}

@@ -37,7 +37,7 @@ func mitmproxy(mode string, rate float64) contender {
 
 const haproxyConfig = `
 global
-    maxconn 20000
+    maxconn 4000
     nbthread 2
 defaults
     mode tcp

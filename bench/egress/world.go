@@ -120,6 +120,15 @@ func (w *world) link() error {
 			}
 		}
 	}
+	// ip netns exec shows this as /etc/resolv.conf.
+	conf := filepath.Join("/etc/netns", w.gate.name)
+	if err := os.MkdirAll(conf, 0o755); err != nil {
+		return err
+	}
+	w.undo = append(w.undo, func() { os.RemoveAll(conf); os.Remove("/etc/netns") })
+	if err := os.WriteFile(filepath.Join(conf, "resolv.conf"), []byte("nameserver "+targetAddr+"\n"), 0o644); err != nil {
+		return err
+	}
 	// So that the client can also ask the target with nothing between: what is added is the difference.
 	if _, err := w.gate.run("sysctl", "-qw", "net.ipv4.ip_forward=1"); err != nil {
 		return err
