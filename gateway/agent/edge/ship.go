@@ -15,6 +15,10 @@ import (
 // batch is how many decisions go in one message.
 const batch = 500
 
+// linger is how long what was recorded may wait for more to be sent with it, unless somebody asks: a batch costs both sides a
+// transaction, and one for each decision would cost more than the decision.
+const linger = 200 * time.Millisecond
+
 // ship sends the spool to control over one link, in order, until the link ends.
 func (e *Edge) ship(ctx context.Context, conn *link.Conn) {
 	var told said
@@ -29,11 +33,14 @@ func (e *Edge) ship(ctx context.Context, conn *link.Conn) {
 			wait(ctx, nil, nil, time.Second)
 			continue
 		}
-		if n == 0 {
+		switch {
+		case n == 0:
 			for _, done := range waiting {
 				close(done)
 			}
 			wait(ctx, e.spool.Ready(), e.flushes.asked, time.Second)
+		case n < batch:
+			wait(ctx, nil, e.flushes.asked, linger)
 		}
 	}
 }
