@@ -13,7 +13,7 @@ TOOLS := ./.build/prove ./.build/mutants ./.build/summary ./.build/demo
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: help setup build commands run test race fuzz bench prove mutants lint vuln e2e demo dist vm docs generate check clean
+.PHONY: help setup build commands run test race fuzz bench prove mutants bank bank-sensitivity lint vuln e2e demo dist vm docs generate check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sort | expand -t 12
@@ -70,6 +70,12 @@ vuln: ## known holes in what we build from (asks vuln.go.dev)
 
 e2e: setup build ## the black-box tests alone; RUN=regex chooses
 	$(GO) test -count=1 -v -timeout 15m -run '$(RUN)' ./e2e/...
+
+bank: setup build ## the bank of known bugs, played against the running product; RUN=regex chooses ids
+	$(GO) test -count=1 -v -timeout 15m -run '^TestBank$$' ./e2e/bank -args -elsewhere -rows '$(RUN)'
+
+bank-sensitivity: setup build ## the bank against an edge whose policy always allows, and one whose policy always denies
+	$(GO) test -count=1 -v -timeout 30m -run '^TestSensitivity$$' ./e2e/bank -args -sensitivity
 
 demo: setup build ## the tour: each step, and what it saw
 	$(GO) run ./.build/demo $(ARGS)

@@ -28,6 +28,7 @@ type Record struct {
 	Answers [][]netip.Addr
 	TTL     uint32
 	Silent  bool // never answers
+	Odd     Odd
 }
 
 // DNS is the lab's name server, authoritative for everything under test.
@@ -155,9 +156,10 @@ func (d *DNS) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 	name := strings.ToLower(strings.TrimSuffix(q.Name, "."))
 	d.queries = append(d.queries, Query{At: time.Now(), Name: name, Type: dns.TypeToString[q.Qtype], TCP: tcp, From: w.RemoteAddr().String()})
 	silent := d.answer(reply, q.Name, name, q.Qtype)
+	odd := d.records[name].Odd
 	d.mu.Unlock()
 	if !silent {
-		w.WriteMsg(reply)
+		odd.write(w, m, reply, tcp)
 	}
 }
 

@@ -1,0 +1,176 @@
+package bank
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+)
+
+var chosen = flag.String("rows", "", "ids of the rows to play, a regular expression")
+
+// TestBank plays the rows and prints the table.
+func TestBank(t *testing.T) {
+	rows, err := loadRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	choose, err := regexp.Compile(`^(?:` + *chosen + `)$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *chosen != "" {
+		rows = slices.DeleteFunc(rows, func(r *row) bool { return !choose.MatchString(r.ID) })
+	}
+	if len(rows) == 0 {
+		t.Fatal("no rows")
+	}
+	w := newWorld(t)
+	verdicts := w.verdicts(rows)
+	printTable(verdicts)
+	for _, v := range verdicts {
+		for _, problem := range v.problems {
+			t.Errorf("%s", problem)
+		}
+	}
+	if pid, err := w.p.PID("edge"); err != nil || pid != w.edge {
+		t.Errorf("edge is %d, %v; it was %d", pid, err, w.edge)
+	}
+}
+
+// A verdict is what a row came to.
+type verdict struct {
+	row      *row
+	paths    []string // on which it was played
+	deny     int      // cases
+	allow    int
+	denyBad  int
+	allowBad int
+	through  int // deny cases, other than the plain one, that did not hold
+	problems []string
+}
+
+// verdicts plays the rows, those of one policy after another.
+func (w *world) verdicts(rows []*row) []*verdict {
+	w.t.Helper()
+	byPolicy := map[string][]*play{}
+	var order []string
+	plays := map[*row][]*play{}
+	for _, r := range rows {
+		mine := r.plays(w.available())
+		plays[r] = mine
+		if len(mine) == 0 {
+			continue
+		}
+		if byPolicy[r.Policy] == nil {
+			order = append(order, r.Policy)
+		}
+		byPolicy[r.Policy] = append(byPolicy[r.Policy], mine...)
+	}
+	slices.Sort(order)
+	for _, policy := range order {
+		w.playAll(policy, byPolicy[policy])
+	}
+	var all []*verdict
+	for _, r := range rows {
+		v := &verdict{row: r}
+		for _, p := range plays[r] {
+			v.take(p)
+		}
+		w.saves(r, v)
+		w.program(r, v)
+		w.elsewhere(r, v)
+		if r.Open != "" {
+			v.problems = append(v.problems, r.ID+" is open: "+r.Open)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// add counts a check that is no play.
+func (v *verdict) add(allow bool, name, problem string) {
+	if problem != "" {
+		v.problems = append(v.problems, name+": "+problem)
+	}
+	if allow {
+		v.allow++
+		v.allowBad += len1(problem)
+	} else {
+		v.deny++
+		v.denyBad += len1(problem)
+		v.through += len1(problem)
+	}
+}
+
+func len1(problem string) int { return min(1, len(problem)) }
+
+func (v *verdict) take(p *play) {
+	if !slices.Contains(v.paths, p.path) {
+		v.paths = append(v.paths, p.path)
+	}
+	failed := len(p.problems) > 0
+	if failed {
+		v.problems = append(v.problems, p.String()+": "+strings.Join(p.problems, "; ")+"\n\t"+asJSON(p.steps))
+	}
+	switch {
+	case p.allow:
+		v.allow++
+		if failed {
+			v.allowBad++
+		}
+	default:
+		v.deny++
+		if failed {
+			v.denyBad++
+			if !p.plain {
+				v.through++
+			}
+		}
+	}
+}
+
+// available are the paths that the product has.
+func (w *world) available() []string { return []string{transparent, overH2, bytesAlone} }
+
+func held(n, bad int) string {
+	switch {
+	case n == 0:
+		return "-"
+	case bad > 0:
+		return fmt.Sprintf("NO (%d of %d)", bad, n)
+	}
+	return fmt.Sprintf("yes (%d)", n)
+}
+
+func printTable(all []*verdict) {
+	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(out, "id\tpaths\tdeny held\ttwin held\tcause")
+	for _, v := range all {
+		cause := v.row.Cause
+		if v.row.Open != "" {
+			cause = "OPEN: " + v.row.Open
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", v.row.ID, strings.Join(v.paths, " "), held(v.deny, v.denyBad), held(v.allow, v.allowBad), cause)
+	}
+	out.Flush()
+}
+
+// TestRowsAreWhole: every id is there once, and the sender understands every step.
+func TestRowsAreWhole(t *testing.T) {
+	rows, err := loadRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		for _, p := range r.plays(paths) {
+			if err := understood(t, p); err != nil {
+				t.Errorf("%v: %v", p, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package bank
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// said is what a step came to, in the sender's words.
+type said struct {
+	OK      bool   `json:"ok"`
+	Outcome string `json:"outcome"`
+	Body    string `json:"body"`
+	Head    string `json:"head"`
+	MS      int64  `json:"ms"`
+}
+
+// batch is how many plays one job holds: an answer of execute is a megabyte at most.
+const batch = 120
+
+// playAll plays everything under one policy in one sandbox, and judges it.
+func (w *world) playAll(policy string, plays []*play) {
+	w.t.Helper()
+	b, err := w.tryBox(policy)
+	if err != nil {
+		for _, p := range plays {
+			p.fault("it was not played: %v", err)
+		}
+		return
+	}
+	for chunk := range slices.Chunk(plays, batch) {
+		b.play(chunk)
+	}
+	w.settle()
+	record := b.decisions()
+	for i, p := range plays {
+		// Of what is played one after another, everything until the next one's beginning is its own.
+		if p.next = p.end + int64(slack); i+1 < len(plays) && !p.kase.Slow && !plays[i+1].kase.Slow {
+			p.next = plays[i+1].start - int64(slack)
+		}
+		w.judge(p, record)
+	}
+}
+
+// play runs one job in the sandbox. Slow ones come last.
+func (b *box) play(plays []*play) {
+	b.w.t.Helper()
+	slices.SortStableFunc(plays, func(x, y *play) int { return order(x) - order(y) })
+	type job struct {
+		ID    string           `json:"id"`
+		Path  string           `json:"path"`
+		Slow  bool             `json:"slow"`
+		Limit int              `json:"limit"`
+		Do    []map[string]any `json:"do"`
+	}
+	byID := map[string]*play{}
+	var cases []job
+	for _, p := range plays {
+		byID[p.mark] = p
+		do := filled(p.kase.Do, map[string]string{"{self}": b.addr}).([]map[string]any)
+		cases = append(cases, job{p.mark, p.path, p.kase.Slow, p.kase.Limit, do})
+	}
+	data, err := json.Marshal(map[string]any{"cases": cases})
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	b.write("/workspace/job.json", data)
+	r := b.exec(300, "/workspace/sender", "/workspace/job.json")
+	lines := bufio.NewScanner(strings.NewReader(r.Stdout))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var told struct {
+			ID    string `json:"id"`
+			Start int64  `json:"start"`
+			End   int64  `json:"end"`
+			Steps []said `json:"steps"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+			b.w.t.Fatalf("sender said %q: %v", lines.Text(), err)
+		}
+		p := byID[told.ID]
+		p.start, p.end, p.steps = told.Start, told.End, told.Steps
+	}
+	for _, p := range plays {
+		if p.start == 0 {
+			p.problems = append(p.problems, fmt.Sprintf("it was not played: exit %d, %s", r.Code, r.Stderr))
+		}
+	}
+}
+
+func order(p *play) int {
+	if p.kase.Slow {
+		return 1
+	}
+	return 0
+}
