@@ -164,6 +164,9 @@ func (h *Head) field(name, value []byte, hosts *int) *Refusal {
 
 // target holds the target to origin form, or to an absolute form that names the same authority as Host.
 func (h *Head) target() *Refusal {
+	if !escaped(h.Target) {
+		return errTarget
+	}
 	if h.Target[0] == '/' {
 		return nil
 	}
@@ -188,6 +191,18 @@ func (h *Head) target() *Refusal {
 		return errAuthority
 	}
 	return nil
+}
+
+// escaped reports whether every percent sign before the query begins an escape. net/http would refuse the others by itself,
+// where nobody records it.
+func escaped(target []byte) bool {
+	path, _, _ := bytes.Cut(target, []byte{'?'})
+	for i, c := range path {
+		if c == '%' && (i+2 >= len(path) || class[path[i+1]]&isHex == 0 || class[path[i+2]]&isHex == 0) {
+			return false
+		}
+	}
+	return true
 }
 
 func cutPrefixFold(b []byte, prefix string) ([]byte, bool) {

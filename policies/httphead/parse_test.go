@@ -24,6 +24,7 @@ func TestOrdinaryHeadsPass(t *testing.T) {
 		{"a port", "GET / HTTP/1.1\r\nHost: good.test:8443\r\n\r\n", -1, false},
 		{"an IPv6 host", "GET / HTTP/1.1\r\nHost: [2001:db8::1]:80\r\n\r\n", -1, false},
 		{"absolute form of the same authority", "GET http://GOOD.test/x HTTP/1.1\r\nHost: good.test\r\n\r\n", -1, false},
+		{"an escape, and a percent sign in the query", "GET /v1/%41?x=%zz HTTP/1.1\r\nHost: good.test\r\n\r\n", -1, false},
 		{"expect", good + "Expect: 100-Continue\r\n\r\n", -1, false},
 		{"empty and spaced values", good + "A:\r\nB: \t x \t\r\n\r\n", -1, false},
 		{"bytes over 127 in a value", good + "A: \xc3\xb6\r\n\r\n", -1, false},
@@ -45,6 +46,8 @@ func TestOrdinaryHeadsPass(t *testing.T) {
 
 // ambiguousHeads are heads that must not pass, by what is wrong with them.
 var ambiguousHeads = map[string]string{
+	"a percent sign without its escape":  "GET /v1/%zz HTTP/1.1\r\nHost: good.test\r\n\r\n",
+	"half an escape at the end":          "GET /v1/%4 HTTP/1.1\r\nHost: good.test\r\n\r\n",
 	"no Host":                            "GET / HTTP/1.1\r\n\r\n",
 	"no Host in HTTP/1.0":                "GET / HTTP/1.0\r\n\r\n",
 	"two Hosts":                          good + "Host: evil.test\r\n\r\n",
