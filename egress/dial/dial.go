@@ -49,6 +49,7 @@ type Dialer struct {
 
 	// The floor's Judge, except in tests of this package, which need loopback.
 	judge func(org string, addr netip.Addr, port uint16) policies.Verdict
+	own   func(netip.Addr) bool // asked first; a function for the same tests
 }
 
 // New makes a dialer under a floor; under none it refuses everything.
@@ -62,7 +63,11 @@ func New(cfg Config, floor *policies.Floor) (*Dialer, error) {
 		return nil, err
 	}
 	d.floor.Store(floor)
+	d.own = own
 	d.judge = func(org string, addr netip.Addr, port uint16) policies.Verdict {
+		if d.own(addr) {
+			return policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
+		}
 		return d.floor.Load().Judge(org, addr, port)
 	}
 	return d, nil

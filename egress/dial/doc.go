@@ -15,6 +15,7 @@
 //   - ED-5: what one org looked up is never the answer to another (TestCacheIsPerOrg).
 //   - ED-6: a host that the floor denies by name is not even looked up (TestDeniedHostNotLookedUp).
 //   - ED-7: the socket itself refuses any address but the judged one (TestSocketRefusesOtherAddress).
+//   - ED-8: an address of the machine's own is refused, whatever an exemption opens (TestOwnAddressIsRefused).
 //
 // # Not here
 //
