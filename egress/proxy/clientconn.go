@@ -89,6 +89,9 @@ func closeWrite(nc net.Conn) error {
 	if c := tcpOf(nc); c != nil {
 		return c.CloseWrite()
 	}
+	if c, ok := bottom(nc).(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
 	return nc.Close()
 }
 
@@ -96,6 +99,9 @@ func closeWrite(nc net.Conn) error {
 func resetOnClose(nc net.Conn) {
 	if c := tcpOf(nc); c != nil {
 		_ = c.SetLinger(0)
+	}
+	if c, ok := bottom(nc).(*sealedConn); ok {
+		c.abort.Store(true)
 	}
 }
 

@@ -43,7 +43,7 @@ type connection struct {
 
 	ctx    context.Context // ends with the connection; its cause says why
 	cancel context.CancelCauseFunc
-	watch  idleWatch
+	watch  *idleWatch
 	denied atomic.Pointer[judgement] // the connection is served only to say why it is refused
 	told   atomic.Bool               // that refusal was recorded
 	refs   atomic.Int32              // the goroutine in serve, the open client, each request; the proxy forgets it at zero
@@ -58,6 +58,11 @@ type connection struct {
 	opened    bool       // TLS was opened: HTTPS instead of HTTP
 	authority string     // what Host must say, in its usual form
 	guard     *guardConn // nil on HTTP/2
+
+	// Of a connection through a door; see door.go.
+	answer  func(*DoorRefusal) error // until it was called
+	unhook  func() bool              // from the context that it was served under
+	forward *DoorTarget              // each request names its own destination
 }
 
 // serve is the goroutine of one accepted connection, until it ends or is handed to the HTTP server.
@@ -82,7 +87,7 @@ func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
 		nc.Close()
 		return nil, false
 	}
-	c := &connection{p: p, id: newFlowID(), binding: b, dst: dst, since: time.Now()}
+	c := &connection{p: p, id: newFlowID(), binding: b, dst: dst, since: time.Now(), watch: new(idleWatch)}
 	c.client = &clientConn{Conn: nc, owner: c}
 	c.live.Since = c.since
 	c.local = p.cfg.Self != nil && dst.Addr() == p.cfg.SelfAddr.Unmap()
@@ -112,6 +117,9 @@ func (c *connection) kill(r policies.Reason) { c.end(killed(r)) }
 // closed releases what is held for the connection. clientConn calls it once.
 func (c *connection) closed() {
 	c.watch.stop()
+	if c.unhook != nil {
+		c.unhook()
+	}
 	c.cancel(nil)
 	c.dropKept()
 	c.mu.Lock()
@@ -182,6 +190,9 @@ func (c *connection) run() (handed bool) {
 	j := c.judge(req)
 	if !j.v.Allowed() {
 		return c.refuse(j)
+	}
+	if !c.welcome() {
+		return false
 	}
 	return c.dispatch(j)
 }

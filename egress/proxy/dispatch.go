@@ -75,12 +75,15 @@ func (c *connection) runLocal() (handed bool) {
 		return c.drop(j)
 	}
 	c.host = SelfHost
+	if !c.welcome() {
+		return false
+	}
 	return c.serveClear()
 }
 
 // refuse answers a denied connection in its own protocol, where that can be told, and resets it otherwise.
 func (c *connection) refuse(j judgement) (handed bool) {
-	if c.host == "" || c.dst.Port() != 80 && c.dst.Port() != 443 {
+	if c.answer != nil || c.host == "" || c.dst.Port() != 80 && c.dst.Port() != 443 {
 		return c.drop(j)
 	}
 	switch c.sniff(c.p.cfg.Timeouts.Hello) {
@@ -96,6 +99,11 @@ func (c *connection) refuse(j judgement) (handed bool) {
 
 // drop records the refusal and resets the connection.
 func (c *connection) drop(j judgement) (handed bool) {
+	if answer := c.answer; answer != nil {
+		c.answer = nil
+		_ = answer(c.turnAway(j))
+		return false
+	}
 	_ = c.record(c.decision(layerConnect, levelAddress, j))
 	resetOnClose(c.client)
 	return false

@@ -20,6 +20,8 @@
 // A client of an opened connection that asks for HTTP/2 is offered it if the upstream has it. What is not remembered is asked
 // first, and the first request takes the connection that it was asked on (alpn.go).
 //
+// A connection through a door (ServeDoor) joins that path behind its first step: whose it is and where it goes was said there.
+//
 // Encrypted ClientHello: GREASE and a real one can't be told apart (see clienthello), and a real one reaches any name of the
 // same provider. So both are refused where TLS is passed through, unless Config.AllowOuterECH; where it is opened the extension
 // is ignored, as the real name then shows inside.
@@ -55,13 +57,16 @@
 //   - EP-25: a kept upstream connection is a flow with its address and its secrets, and ends with them (TestKeptConnectionsAreFlows, TestWhatCarriesASecretEndsWithItsGrant).
 //   - EP-26: no idle upstream connection outlives the version of a secret that it carried (TestIdleConnectionsOfAnOldSecretAreClosed).
 //   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header names another method or path (TestOverridesAreRefused).
+//   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
+//   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
+//   - EP-42: bytes of a connection that came over TLS never go past it (TestDoorOverTLSIsNotBypassed).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //
 // # Not here
 //
 // Verdicts: policies. Resolving, the floor, connecting: the Dialer. Caps and re-judging of live flows: the FlowTable. Which secret
-// goes where: the Injector. What is a credential: secrets. Explicit proxy requests: nothing serves them. Request bodies are not looked
-// into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
+// goes where: the Injector. What is a credential: secrets. Who is at a door, and what is spoken there: explicit, socks. Request
+// bodies are not looked into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
 // passed TLS tells, and a relay nothing. Early hints (103) are not
 // passed on. WebSockets over HTTP/2 (RFC 8441) are not offered: clients then use HTTP/1. A header list that net/http itself finds too
 // large on HTTP/2 is answered with 431 by net/http, without a decision.

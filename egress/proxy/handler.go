@@ -53,6 +53,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuseHead(refusal)
 		return
 	}
+	if c.forward != nil {
+		x.serveForward()
+		return
+	}
 	if c.local {
 		x.serveLocal()
 		return
@@ -227,6 +231,9 @@ func titleOf(f failed) string {
 
 // destination names where the connection goes, for whoever was refused.
 func (c *connection) destination() string {
+	if c.forward != nil || c.host == "" && !c.dst.Addr().IsValid() {
+		return "" // none is known yet
+	}
 	scheme := uint16(80)
 	if c.opened {
 		scheme = 443
