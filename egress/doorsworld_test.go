@@ -594,3 +594,5 @@ func (injector) Apply(_ context.Context, _ egress.Binding, to proxy.Place, r *ht
 	r.Header.Set("Authorization", "ours")
 	return []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}, nil
 }
+
+func (injector) Current(egress.Binding, string, uint16, decisions.Use) bool { return true }

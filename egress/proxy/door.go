@@ -54,7 +54,7 @@ func (p *Proxy) ServeDoor(ctx context.Context, nc net.Conn, b egress.Binding, to
 	}
 	defer c.release()
 	p.startHTTP.Do(func() { go p.serveHTTP() })
-	c.watch.start(&c.client.active, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
+	c.watch.start(&c.live.Last, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
 	c.unhook = context.AfterFunc(ctx, func() { c.end(errShutdown) })
 	run := c.run
 	if to.Forward {
@@ -80,7 +80,9 @@ func (p *Proxy) newDoor(ctx context.Context, b egress.Binding, to DoorTarget) *c
 	if to.Forward {
 		c.forward = &to
 	}
+	c.live.Since = c.since
 	c.local = p.isSelf(c.host, c.dst.Addr())
+	c.meter = p.meter(b, c.local)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	return c
 }

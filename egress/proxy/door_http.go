@@ -11,9 +11,9 @@ import (
 // runForward hands a connection whose requests name their own destinations to the HTTP server. The connection itself goes
 // nowhere: it counts against the caps, and each request on it is judged by itself.
 func (c *connection) runForward() (handed bool) {
-	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: c.request(policies.StageConnect, 0), Local: true, Kill: c.kill})
+	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: c.request(policies.StageConnect, 0), Local: true, Live: &c.live, Kill: c.kill})
 	if err != nil {
-		return c.drop(judgement{req: c.request(policies.StageConnect, 0), v: policies.Denied(policies.ReasonBudget)})
+		return c.drop(judgement{req: c.request(policies.StageConnect, 0)}.full(err))
 	}
 	c.onClosed(remove)
 	c.guard = newGuard(c.client, c)
@@ -54,7 +54,7 @@ func (x *exchange) serveForward() {
 // toward is the connection as it would be if it went to n alone. It lives as long as one request.
 func (c *connection) toward(n named) *connection {
 	own := &connection{p: c.p, id: c.id, client: c.client, binding: c.binding, dst: netip.AddrPortFrom(n.addr, n.port), host: n.host,
-		since: c.since, ctx: c.ctx, cancel: c.cancel, watch: c.watch, guard: c.guard}
+		since: c.since, ctx: c.ctx, cancel: c.cancel, watch: c.watch, guard: c.guard, meter: c.meter}
 	own.local = c.p.isSelf(own.host, own.dst.Addr())
 	own.authority = own.usualAuthority(80)
 	return own
