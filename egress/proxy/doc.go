@@ -59,7 +59,6 @@
 //   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header names another method or path (TestOverridesAreRefused).
 //   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
-//   - EP-42: bytes of a connection that came over TLS never go past it (TestDoorOverTLSIsNotBypassed).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //
 // # Not here
