@@ -96,6 +96,9 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 	if err != nil {
 		return nil, err
 	}
+	if err := contradicted(current, drafts, now); err != nil {
+		return nil, err
+	}
 	out := &allowOut{}
 	out.Body.ExpiresAt, out.Body.Rule, out.Body.Layers, out.Body.Already = end, rule, []string{}, len(drafts) == 0
 	for _, p := range drafts {
@@ -135,10 +138,48 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 	return out, s.published(ctx, out.Body.Revision, wait)
 }
 
+// contradicted refuses a rule against which a test of some layer speaks that holds now.
+func contradicted(current layers, drafts []store.Policy, now time.Time) error {
+	changed := current
+	for i := range drafts {
+		switch {
+		case drafts[i].Name == store.Ceiling:
+			changed.ceiling = drafts[i]
+		case drafts[i].Name != ownName:
+			changed.named = &drafts[i]
+		}
+	}
+	for _, p := range drafts {
+		document, err := policies.Parse(p.Document)
+		if err != nil {
+			return err
+		}
+		if len(document.Tests) == 0 || p.Name == ownName {
+			continue
+		}
+		before, err := current.through(p.Name).compile()
+		if err != nil {
+			return err
+		}
+		after, err := changed.through(p.Name).compile()
+		if err != nil {
+			return err
+		}
+		held := before.RunTests(document.Tests, now)
+		for i, r := range after.RunTests(document.Tests, now) {
+			if held[i].Passed && !r.Passed {
+				return problem(http.StatusConflict, "tests_failed", fmt.Sprintf("a test of %s says otherwise: %q: %s; change the document", layerName(p.Name), r.Name, r.Message),
+					FieldError{"body.host", "is expected to be denied by a test of the document"})
+			}
+		}
+	}
+	return nil
+}
+
 // putAllowed stores a layer with its new rule.
 func (s *Server) putAllowed(ctx context.Context, tx *store.Tx, c *caller, sandbox string, p store.Policy) error {
 	if p.Name != ownName {
-		_, err := tx.PutPolicy(ctx, p.Name, p.Document, p.Version)
+		_, err := tx.PutPolicyFrom(ctx, p.Name, p.Document, p.Origin, p.Version)
 		return tooManyPolicies(err)
 	}
 	if _, err := s.mayChange(ctx, tx, c, sandbox); err != nil {
@@ -208,7 +249,8 @@ func (s *Server) allowRule(in *allowIn, end time.Time) (json.RawMessage, policie
 	return rule, probe, nil
 }
 
-// draft returns the layers that need the rule, with it, each at the version that it was read with.
+// draft returns the layers that need the rule, with it, each at the version that it was read with; rules of earlier allows whose
+// time is over go.
 func draft(current layers, rule json.RawMessage, probe policies.Request, now time.Time) ([]store.Policy, error) {
 	var drafts []store.Policy
 	probe.Now = now
@@ -224,45 +266,13 @@ func draft(current layers, rule json.RawMessage, probe policies.Request, now tim
 		if v.Reason == policies.ReasonRuleDenied {
 			return nil, problem(http.StatusConflict, "rule_denied", fmt.Sprintf("rule %s of %s denies it, and a deny wins over every allow", v.Rule, layerName(p.Name)))
 		}
-		if p.Document, err = addRule(p.Document, rule, now); err != nil {
+		added := edit{add: rule, drop: func(id string, end time.Time) bool { return strings.HasPrefix(id, allowPrefix) && over(end, now) }}
+		if p, _, err = added.of(p); err != nil {
 			return nil, err
 		}
 		drafts = append(drafts, p)
 	}
 	return drafts, nil
-}
-
-// addRule appends the rule and drops those of earlier allows whose time is over.
-func addRule(document, rule json.RawMessage, now time.Time) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(document, &fields); err != nil {
-		return nil, err
-	}
-	var rules []json.RawMessage
-	if err := json.Unmarshal(fields["rules"], &rules); err != nil {
-		return nil, err
-	}
-	rules = slices.DeleteFunc(rules, func(raw json.RawMessage) bool {
-		var r struct {
-			ID        string    `json:"id"`
-			ExpiresAt time.Time `json:"expires_at"`
-		}
-		return json.Unmarshal(raw, &r) == nil && strings.HasPrefix(r.ID, allowPrefix) && !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
-	})
-	text, err := json.Marshal(append(rules, rule))
-	if err != nil {
-		return nil, err
-	}
-	fields["rules"] = text
-	whole, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := policies.Parse(whole)
-	if err != nil {
-		return nil, refuseDocument(err, whole)
-	}
-	return json.Marshal(parsed)
 }
 
 // replay asks which recorded denials the drafts would have allowed: each by the layers of its own sandbox.

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -190,13 +191,17 @@ func toYAML(document json.RawMessage) ([]byte, error) {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
 	unstyle(&n)
+	return writeYAML(&n)
+}
+
+func writeYAML(n *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(&n); err != nil {
+	if err := errors.Join(e.Encode(n), e.Close()); err != nil {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
-	return b.Bytes(), e.Close()
+	return b.Bytes(), nil
 }
 
 // plainWord is what every reader of YAML takes for text without quotes, but for the words of booleans in older ones.

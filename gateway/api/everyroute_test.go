@@ -67,7 +67,7 @@ func operations(t *testing.T, w *apitest.World) []operation {
 				}
 			}
 			if strings.HasPrefix(path, "/settings/egress") || strings.HasPrefix(path, "/policies/") || path == "/sandbox/{id}/egress" {
-				o.body = append(o.body, "rules", "mode", "allowed_domains", "allowed_ports", "observe_until", "failure_mode")
+				o.body = append(o.body, "rules", "mode", "allowed_domains", "allowed_ports", "observe_until", "failure_mode", "tests", "presets")
 			}
 			all = append(all, o)
 		}
@@ -251,6 +251,8 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 		{"GET", "/policies/web/versions", ""}, {"GET", "/policies/web/versions/1", ""}, {"POST", "/policies/web/versions/1/restore", ""},
 		{"PUT", "/sandbox/" + box + "/egress", `{"rules":[]}`}, {"GET", "/sandbox/" + box + "/egress", ""}, {"DELETE", "/sandbox/" + box + "/egress", ""},
 		{"PUT", "/sandbox/" + box + "/policy", `{"policy":"web"}`},
+		{"POST", "/policies/web/prune", ""}, {"POST", "/policies/web/diff", `{"from":1}`}, {"POST", "/policies/replay", `{"policy":"web","version":1}`},
+		{"POST", "/policies/replay", `{"document":{"rules":[]},"sandbox":"` + box + `"}`}, {"POST", "/policies/learn", `{"policy":"web"}`}, {"POST", "/policies/learn", `{"sandbox":"` + box + `"}`},
 		{"POST", "/policies/check", `{"host":"api.test","sandbox":"` + box + `"}`}, {"POST", "/policies/check", `{"host":"api.test","policy":"web"}`},
 		{"POST", "/allow", `{"host":"api.test","dry_run":true,"sandbox":"` + box + `"}`}, {"POST", "/allow", `{"host":"api.test","dry_run":true,"policy":"web"}`},
 		{"POST", "/sandbox/" + box + "/pause", ""}, {"POST", "/sandbox/" + box + "/resume", ""},

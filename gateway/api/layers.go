@@ -77,6 +77,15 @@ func (l layers) all() []store.Policy {
 	return all
 }
 
+// through returns the layers from the ceiling to the one of that name: what its tests are run under.
+func (l layers) through(name string) layers {
+	l.own = nil
+	if name == store.Ceiling {
+		l.named = nil
+	}
+	return l
+}
+
 // compile builds the snapshot that the edge would judge by.
 func (l layers) compile() (*policies.Snapshot, error) { return compileAll(l.all()) }
 

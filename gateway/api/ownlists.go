@@ -84,7 +84,7 @@ func (s *Server) putOwnList(ctx context.Context, c *caller, in *ownPutIn) (*docu
 	if len(d.normal) > maxOwnList {
 		return nil, invalid("body", fmt.Sprintf("is over %d bytes with all defaults written out; long lists belong into a named policy", maxOwnList))
 	}
-	b, revision, err := s.setOwnList(ctx, c, in.ID, d.normal, d.version, &in.ChangeIn)
+	b, revision, err := s.setOwnList(ctx, c, in.ID, &d, in.Tests == "report", &in.ChangeIn)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +92,19 @@ func (s *Server) putOwnList(ctx context.Context, c *caller, in *ownPutIn) (*docu
 }
 
 func (s *Server) deleteOwnList(ctx context.Context, c *caller, in *ownDeleteIn) (*success, error) {
-	if _, _, err := s.setOwnList(ctx, c, in.ID, nil, nil, &in.ChangeIn); err != nil {
+	if _, _, err := s.setOwnList(ctx, c, in.ID, nil, false, &in.ChangeIn); err != nil {
 		return nil, err
 	}
 	return succeeded(), nil
 }
 
 // setOwnList changes the own list of a live sandbox; a nil list takes it away.
-func (s *Server) setOwnList(ctx context.Context, c *caller, id string, list json.RawMessage, inside *int64, in *ChangeIn) (b store.Sandbox, revision int64, err error) {
+func (s *Server) setOwnList(ctx context.Context, c *caller, id string, d *draftDocument, report bool, in *ChangeIn) (b store.Sandbox, revision int64, err error) {
+	var list json.RawMessage
+	var inside *int64
+	if d != nil {
+		list, inside = d.normal, d.version
+	}
 	if b, err = s.sandbox(ctx, c, id); err != nil {
 		return b, 0, err
 	}
@@ -114,6 +119,11 @@ func (s *Server) setOwnList(ctx context.Context, c *caller, id string, list json
 		if list == nil && b.Own == nil {
 			return problem(http.StatusNotFound, "own_list_not_found", "the sandbox has no list of its own")
 		}
+		if d != nil {
+			if err := s.holdOwnTests(ctx, tx, b, *d, report); err != nil {
+				return err
+			}
+		}
 		if b, err = tx.SetOwnList(ctx, id, list, expected); err != nil {
 			return tooMuchOwn(err)
 		}
@@ -124,6 +134,31 @@ func (s *Server) setOwnList(ctx context.Context, c *caller, id string, list json
 		return b, 0, err
 	}
 	return b, revision, s.published(ctx, revision, in.Wait)
+}
+
+// holdOwnTests refuses a list whose tests fail under what else the sandbox has.
+func (s *Server) holdOwnTests(ctx context.Context, tx *store.Tx, b store.Sandbox, d draftDocument, report bool) error {
+	if len(d.document.Tests) == 0 {
+		return nil
+	}
+	ceiling, err := tx.Policy(ctx, tx.Org(), store.Ceiling)
+	if err != nil {
+		return err
+	}
+	layers := []store.Policy{ceiling}
+	if b.Policy != store.Ceiling {
+		named, err := tx.Policy(ctx, tx.Org(), b.Policy)
+		if err != nil {
+			return err
+		}
+		layers = append(layers, named)
+	}
+	snapshot, err := compileAll(append(layers, store.Policy{Name: ownName, Document: d.normal}))
+	if err != nil {
+		return err
+	}
+	_, err = failedOf(snapshot.RunTests(d.document.Tests, s.Now()), report)
+	return err
 }
 
 // tooMuchOwn says which limit was reached.

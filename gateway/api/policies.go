@@ -21,7 +21,7 @@ import (
 
 var (
 	policyName    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	reservedNames = []string{"ceiling", "floor", "own", "check", "lint", "presets", "replay", "learn"}
+	reservedNames = []string{"ceiling", "floor", "own", "check", "lint", "presets", "replay", "learn", "test", "diff", "versions"}
 )
 
 // ChangeIn is what every change of a document takes. It is exported because huma looks for parameters only in embedded structs
@@ -36,6 +36,7 @@ type ChangeIn struct {
 type DocumentIn struct {
 	RawBody []byte `contentType:"application/json"`
 	ChangeIn
+	TestsIn
 	FormIn
 }
 
@@ -74,7 +75,8 @@ type policyView struct {
 func (s *Server) policyRoutes() {
 	tags := []string{"policies"}
 	body := "The document, JSON or YAML: rules, or the form with mode and allowed_domains, which is converted and shown as rules. A version beside the rules counts as If-Match. " +
-		"The answer is the stored document with its version and, after a change, the revision that the edges acknowledge. YAML is kept as it was written, with its comments."
+		"The answer is the stored document with its version and, after a change, the revision that the edges acknowledge. YAML is kept as it was written, with its comments. " +
+		"warnings are what is allowed and probably not meant; a failing test of the document refuses the change."
 	document := func(op huma.Operation) huma.Operation {
 		op.Tags = tags
 		return documentOperation(op)
@@ -85,6 +87,12 @@ func (s *Server) policyRoutes() {
 	route(s, sso.ScopeRead, document(huma.Operation{OperationID: "get-policy", Method: http.MethodGet, Path: "/policies/{name}", Summary: "Get a named policy"}), s.getPolicy)
 	route(s, sso.ScopeAdmin, document(huma.Operation{OperationID: "put-policy", Method: http.MethodPut, Path: "/policies/{name}", Summary: "Set a named policy", Description: body}), s.putPolicy)
 	s.versionRoutes()
+	s.diffRoutes()
+	s.lintRoutes()
+	s.testRoutes()
+	s.replayRoutes()
+	s.learnRoutes()
+	s.pruneRoutes()
 	route(s, sso.ScopeAdmin, huma.Operation{OperationID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{name}", Summary: "Delete a named policy", Tags: tags}, s.deletePolicy)
 }
 
@@ -135,11 +143,11 @@ func (s *Server) putDocument(ctx context.Context, c *caller, name string, in *Do
 	if name == store.Ceiling {
 		action = audit.EgressUpdate
 	}
-	return s.storeDocument(ctx, c, name, d, &in.ChangeIn, &in.FormIn, action)
+	return s.storeDocument(ctx, c, name, d, &in.ChangeIn, in.Tests == "report", &in.FormIn, action)
 }
 
 // storeDocument makes a document the next version of a name.
-func (s *Server) storeDocument(ctx context.Context, c *caller, name string, d draftDocument, in *ChangeIn, form *FormIn, action audit.Action) (*documentOut, error) {
+func (s *Server) storeDocument(ctx context.Context, c *caller, name string, d draftDocument, in *ChangeIn, report bool, form *FormIn, action audit.Action) (*documentOut, error) {
 	expected, err := in.expected(d.version, func() (bool, error) {
 		p, err := s.Store.Policy(ctx, c.org(), name)
 		if errors.Is(err, store.ErrNotFound) {
@@ -150,8 +158,22 @@ func (s *Server) storeDocument(ctx context.Context, c *caller, name string, d dr
 	if err != nil {
 		return nil, err
 	}
+	warnings, err := s.lint(ctx, c.org(), name, d.document)
+	if err != nil {
+		return nil, err
+	}
+	done := changed{more: map[string]any{"warnings": warnings}}
 	var p store.Policy
-	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
+	done.revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
+		failed, err := s.holdTests(ctx, tx, tx.Org(), name, d, report)
+		if err != nil {
+			return err
+		}
+		broken, err := s.othersBroken(ctx, tx, tx.Org(), name, d)
+		if err != nil {
+			return err
+		}
+		done.more["failed_tests"] = append(failed, broken...)
 		if p, err = tx.PutPolicyFrom(ctx, name, d.normal, d.origin, expected); err != nil {
 			return tooManyPolicies(err)
 		}
@@ -168,10 +190,10 @@ func (s *Server) storeDocument(ctx context.Context, c *caller, name string, d dr
 	if err != nil {
 		return nil, err
 	}
-	if err := s.published(ctx, revision, in.Wait); err != nil {
+	if err := s.published(ctx, done.revision, in.Wait); err != nil {
 		return nil, err
 	}
-	return form.answer(p, changed{revision: revision})
+	return form.answer(p, done)
 }
 
 // objectOf names a document in the audit log.

@@ -55,6 +55,7 @@ type namedVersionIn struct {
 type RestoreIn struct {
 	VersionIn
 	ChangeIn
+	TestsIn
 }
 
 type namedRestoreIn struct {
@@ -163,5 +164,5 @@ func (s *Server) restore(ctx context.Context, c *caller, name string, in *Restor
 	if name == store.Ceiling {
 		action = audit.EgressRestore
 	}
-	return s.storeDocument(ctx, c, name, d, &in.ChangeIn, &in.FormIn, action)
+	return s.storeDocument(ctx, c, name, d, &in.ChangeIn, in.Tests == "report", &in.FormIn, action)
 }

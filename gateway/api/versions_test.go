@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"portreeve.dev/gateway/api"
 	"portreeve.dev/gateway/api/apitest"
 )
 
@@ -115,4 +117,44 @@ func TestYAMLStaysAsItWasWritten(t *testing.T) {
 		t.Errorf("%s", a.Body)
 	}
 	c.Do("POST", "/policies/check", object{"host": "new.test", "document": "rulez: []"}).Refused(422, "invalid_policy", "body.document.rulez")
+}
+
+func TestEditsKeepTheComments(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	w := apitest.New(t, func(c *api.Config) { c.Now = func() time.Time { return now } })
+	c := w.Org("one")
+	yaml := c.Also("Accept", "application/yaml")
+	c.Do("PUT", "/settings/egress", "# who may\nrules:\n  - id: api # the usual\n    action: allow\n    hosts: [api.test]\n").Want(200)
+	c.Do("POST", "/allow", object{"host": "b.test", "for": "1h"}).Want(200)
+	text := string(yaml.Do("GET", "/settings/egress", nil).Want(200).Body)
+	if !strings.Contains(text, "# who may\n") || !strings.Contains(text, "id: api # the usual\n") || !strings.Contains(text, "hosts: [b.test]") {
+		t.Errorf("%s", text)
+	}
+	if a := c.Do("POST", "/settings/egress/prune", nil).Want(200); a.At("pruned.0") != nil || a.At("version") != 2.0 {
+		t.Errorf("%s", a.Body)
+	}
+	check := func(want string) {
+		t.Helper()
+		if got := c.Do("POST", "/policies/check", object{"host": "b.test"}).Want(200).String("verdict"); got != want {
+			t.Errorf("b.test: %s, want %s", got, want)
+		}
+	}
+	check("allow")
+	now = now.Add(time.Hour)
+	check("deny") // by itself
+	c.Also("If-Match", `"v1"`).Do("POST", "/settings/egress/prune", nil).Refused(412, "version_changed")
+	pruned := c.Also("If-Match", `"v2"`).Do("POST", "/settings/egress/prune?wait=applied", nil).Want(200)
+	if !strings.HasPrefix(pruned.String("pruned.0"), "allow-") || pruned.At("pruned.1") != nil || pruned.At("version") != 3.0 || pruned.Header.Get("ETag") != `"v3"` {
+		t.Errorf("%s", pruned.Body)
+	}
+	if text = string(yaml.Do("GET", "/settings/egress", nil).Want(200).Body); !strings.Contains(text, "# the usual\n") || strings.Contains(text, "b.test") {
+		t.Errorf("%s", text)
+	}
+	// A text that can't be edited so that it says the same is not kept.
+	c.Do("PUT", "/policies/web", "presets: [ai-apis] # models\n").Want(200)
+	c.Do("POST", "/allow", object{"host": "b.test", "policy": "web"}).Want(200)
+	if text = string(yaml.Do("GET", "/policies/web", nil).Want(200).Body); !strings.Contains(text, "b.test") || !strings.Contains(text, "api.openai.com") {
+		t.Errorf("%.300s", text)
+	}
+	c.Do("POST", "/policies/nowhere/prune", nil).Refused(404, "policy_not_found")
 }

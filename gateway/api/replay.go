@@ -1,0 +1,203 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/policies"
+	"portreeve.dev/sso"
+)
+
+// rowsMost is how many rows an answer has.
+const rowsMost = 500
+
+type replayIn struct {
+	Body struct {
+		Period
+		Policy   string          `json:"policy,omitempty" maxLength:"63" doc:"The named policy that the draft would become; one that isn't there yet is tried on every sandbox. Without: the draft would become the ceiling."`
+		Document json.RawMessage `json:"document,omitempty" doc:"The draft: an object, or a string of JSON or YAML."`
+		Version  int64           `json:"version,omitempty" minimum:"1" doc:"An older version in place of a draft."`
+	}
+}
+
+type replayOut struct {
+	Body struct {
+		Look
+		NewlyDenied  []replayRow `json:"newly_denied" nullable:"false" doc:"What was allowed and would be denied, the most frequent first."`
+		NewlyAllowed []replayRow `json:"newly_allowed" nullable:"false" doc:"What was denied and would be allowed."`
+		Denied       int         `json:"newly_denied_count"`
+		Allowed      int         `json:"newly_allowed_count"`
+		Same         int         `json:"same"`
+		Unjudged     int         `json:"unjudged" doc:"Decisions that no policy gave, or of which too little was kept to judge them again."`
+		Elsewhere    int         `json:"elsewhere" doc:"Decisions about sandboxes that the draft does not concern."`
+		Omitted      int         `json:"omitted" doc:"Of the two counts, those for which there is no row."`
+		OnAll        bool        `json:"tried_on_all" doc:"No sandbox has the policy yet, so it was tried on all of them."`
+	}
+}
+
+// A replayRow is what several decisions about the same have in common.
+type replayRow struct {
+	Stage     string    `json:"stage" enum:"name,connect,request"`
+	Host      string    `json:"host,omitempty"`
+	Address   string    `json:"address,omitempty"`
+	Port      uint16    `json:"port,omitempty"`
+	Protocol  string    `json:"protocol,omitempty"`
+	Method    string    `json:"method,omitempty"`
+	Path      string    `json:"path,omitempty"`
+	Times     int       `json:"times"`
+	Sandboxes int       `json:"sandboxes" doc:"How many different ones."`
+	Decision  string    `json:"decision_id" doc:"The newest of them."`
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+	Reason    string    `json:"reason" doc:"Why the draft decides so."`
+	Rule      string    `json:"rule,omitempty"`
+	Layer     string    `json:"layer,omitempty"`
+}
+
+func (s *Server) replayRoutes() {
+	route(s, sso.ScopeRead, huma.Operation{OperationID: "replay-policy", Method: http.MethodPost, Path: "/policies/replay", Summary: "What would a draft have decided otherwise?",
+		Description: "Judges recorded decisions again, by the edge's own evaluator: each under what its sandbox has, with the draft in its place. Nothing is stored.", Tags: []string{"policies"}}, s.replayDraft)
+}
+
+func (s *Server) replayDraft(ctx context.Context, c *caller, in *replayIn) (*replayOut, error) {
+	name, err := draftName(in.Body.Policy)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := s.draftOf(ctx, c, name, in.Body.Document, in.Body.Version)
+	if err != nil {
+		return nil, err
+	}
+	bench, err := s.bench(ctx, c, name, draft)
+	if err != nil {
+		return nil, err
+	}
+	bench.onAll = bench.onAll || in.Body.Sandbox != "" // which is asked for by name
+	out := &replayOut{}
+	now := s.Now()
+	replayer := policies.NewReplayer(rowsMost)
+	out.Body.Look, err = s.overDecisions(ctx, c, in.Body.Period, func(d store.Decision) error {
+		snapshot, err := bench.of(ctx, d.Sandbox)
+		if err != nil {
+			return err
+		}
+		if snapshot == nil {
+			out.Body.Elsewhere++
+			return nil
+		}
+		replayer.Add(snapshot, observation(d, now))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := replayer.Result()
+	out.Body.NewlyDenied, out.Body.NewlyAllowed = viewRows(r.NewlyDenied), viewRows(r.NewlyAllowed)
+	out.Body.Denied, out.Body.Allowed, out.Body.Same, out.Body.Unjudged, out.Body.Omitted = r.Denied, r.Allowed, r.Same, r.Unjudged, r.Omitted
+	out.Body.OnAll = bench.onAll && in.Body.Sandbox == ""
+	return out, nil
+}
+
+func viewRows(rows []policies.ReplayRow) []replayRow {
+	all := []replayRow{}
+	for _, r := range rows {
+		q, v := r.Request, r.Verdict
+		all = append(all, replayRow{q.Stage.String(), q.Host, q.Address, q.Port, q.Protocol, q.Method, q.Path, r.Times, r.Sandboxes, r.Decision, r.FirstSeen, r.LastSeen,
+			string(v.Reason), v.Rule, v.Layer})
+	}
+	return all
+}
+
+// draftOf is the document in question: one that was sent, or an older version.
+func (s *Server) draftOf(ctx context.Context, c *caller, name string, document json.RawMessage, version int64) (store.Policy, error) {
+	switch {
+	case document != nil && version != 0:
+		return store.Policy{}, invalid("body.version", "give a version or a document, not both")
+	case version != 0:
+		return s.versionOf(ctx, c, name, version)
+	case document == nil:
+		return store.Policy{}, invalid("body.document", "is missing; give a document or a version")
+	}
+	d, err := s.readInside("document", document)
+	return store.Policy{Name: name, Document: d.normal}, err
+}
+
+// A bench holds, for each sandbox, what it would be judged by with a draft in force.
+type bench struct {
+	s     *Server
+	c     *caller
+	name  string
+	draft store.Policy
+	onAll bool // the draft is for every sandbox, whatever policy it has
+	ready map[string]*policies.Snapshot
+	same  map[string]*policies.Snapshot // of sandboxes without a list of their own, by the policy
+}
+
+// snapshotsMost is how many sandboxes' own lists are kept compiled at a time.
+const snapshotsMost = 500
+
+func (s *Server) bench(ctx context.Context, c *caller, name string, draft store.Policy) (*bench, error) {
+	b := &bench{s: s, c: c, name: name, draft: draft, ready: map[string]*policies.Snapshot{}, same: map[string]*policies.Snapshot{}}
+	if name == store.Ceiling {
+		return b, nil
+	}
+	_, err := s.Store.Policy(ctx, c.org(), name)
+	if errors.Is(err, store.ErrNotFound) {
+		b.onAll, err = true, nil
+	}
+	return b, err
+}
+
+// of returns the snapshot of a sandbox; nil if the draft does not concern it.
+func (b *bench) of(ctx context.Context, sandbox string) (*policies.Snapshot, error) {
+	if s, ok := b.ready[sandbox]; ok {
+		return s, nil
+	}
+	if len(b.ready) >= snapshotsMost {
+		clear(b.ready)
+	}
+	s, err := b.compile(ctx, sandbox)
+	if err == nil {
+		b.ready[sandbox] = s
+	}
+	return s, err
+}
+
+func (b *bench) compile(ctx context.Context, sandbox string) (*policies.Snapshot, error) {
+	l, err := b.s.layersOf(ctx, b.c, sandbox, "")
+	if p, ok := errors.AsType[*Problem](err); ok && p.Status == http.StatusNotFound {
+		return nil, nil // it, or its policy, is gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	under := ""
+	switch {
+	case b.name == store.Ceiling:
+		l.ceiling = b.draft
+		if l.named != nil {
+			under = l.named.Name
+		}
+	case b.onAll:
+		l.named = &b.draft
+	case l.named == nil || l.named.Name != b.name:
+		return nil, nil
+	default:
+		l.named = &b.draft
+	}
+	if l.own != nil {
+		return l.compile()
+	}
+	if s := b.same[under]; s != nil {
+		return s, nil
+	}
+	s, err := l.compile()
+	b.same[under] = s
+	return s, err
+}
