@@ -31,7 +31,7 @@
 //   - GA-17: a host with a grant is let through unopened by no policy, whichever of the two comes first (TestGrantedHostIsNeverPassed).
 //   - GA-18: a sandbox has a public tunnel or the use of a secret, not both, whichever comes first (TestPublicTunnelAndGrantExcludeEachOther).
 //   - GA-19: a sandbox's policy and own list are changed only by a key that may give that policy (TestOwnListNeedsItsPolicy).
-//   - GA-20: no change makes a test of a document fail unless it was asked to only report that (TestFailingTestRefusesTheChange).
+//   - GA-20: no document comes into force against its own tests, unless it was asked to only report them (TestFailingTestRefusesTheChange).
 //   - GA-25: a live connection is ended only after the audit log says who ends it (TestKilledFlowIsWrittenDownFirst).
 //
 // # Not here
