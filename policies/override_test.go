@@ -64,6 +64,12 @@ func TestInsideIsSaid(t *testing.T) {
 	if v := compileRules(t, reads).Evaluate(&Request{Stage: StageRequest, Host: "a.test", Port: 443, Protocol: HTTPS, Method: "POST", Path: "/", Now: testNow}); v.Allowed() || v.Inside {
 		t.Errorf("%+v", v)
 	}
+	// A deny rule that matched, in a layer that only watches, has looked too.
+	watched := compileText(t, `{"observe_until": "2026-02-01T00:00:00Z", "rules": [{"id": "a", "action": "deny", "any": true, "tls": "inspect", "methods": ["POST"]}]}`)
+	r := request("a.test", "POST", "/")
+	if v := watched.Evaluate(&r); !v.Allowed() || !v.Observed || !v.Inside {
+		t.Errorf("%+v", v)
+	}
 	if !strings.Contains(ReasonOverride.Guidance(), "X-HTTP-Method-Override") {
 		t.Error("the guidance does not name a header")
 	}

@@ -15,11 +15,12 @@ var testNow = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 var (
 	worldHosts  = []string{"a.test", "b.test", "a.a.test", "b.a.test", "a.b.a.test", "test.a", "xa.test", "a.a.a.a.a.test"}
 	worldRules  = []string{"a.test", "*.a.test", "b.a.test", "*.b.a.test", "*.test", "b.test", "*.a", "*.a.a.a.a.test"}
-	worldCIDRs  = []string{"0.0.0.0/0", "203.0.113.0/24", "203.0.113.7/32", "203.0.112.0/22", "8.8.8.0/24", "::/0", "2606:4700::/32", "64:ff9b::/96"}
-	worldAddrs  = []string{"203.0.113.7", "203.0.113.8", "203.0.112.1", "8.8.8.8", "8.8.9.8", "2606:4700::1", "64:ff9b::203.0.113.7", "::ffff:8.8.8.8", "2002:cb00:7107::1"}
+	worldCIDRs  = []string{"0.0.0.0/0", "203.0.113.0/24", "203.0.113.7/32", "203.0.112.0/22", "8.8.8.0/24", "::/0", "2606:4700::/32", "64:ff9b::/96", "2001::/32", "203.0.113.128/25"}
+	worldAddrs  = []string{"203.0.113.7", "203.0.113.8", "203.0.112.1", "8.8.8.8", "8.8.9.8", "2606:4700::1", "64:ff9b::203.0.113.7", "::ffff:8.8.8.8", "2002:cb00:7107::1",
+		"64:ff9b:1:cb00:0:7107::", "64:ff9b:1::203.0.113.7", "2001:0:cb00:7107::f7f7:f7f7", "::203.0.113.7", "203.0.113.200"}
 	worldPorts  = []PortRange{Port(80), Port(443), Port(22), {400, 500}, EveryPort}
-	worldPaths  = []string{"/**", "/a", "/a/*", "/a/b", "/a/**", "/a%2Fb"}
-	worldAsked  = []string{"/", "/a", "/a/", "/a/b", "/a%2Fb", "/a/b/c", "/b"}
+	worldPaths  = []string{"/**", "/a", "/a/*", "/a/b", "/a/**", "/a%2Fb", "/*/b", "/a*", "/"}
+	worldAsked  = []string{"/", "/a", "/a/", "/a/b", "/a%2Fb", "/a/b/c", "/b", "/a%2Fb/c", "/ab", "/a/*", "/a/%2A"}
 	worldMethod = []string{"GET", "POST", "get"}
 	worldTimes  = []time.Time{{}, testNow.Add(-time.Microsecond), testNow, testNow.Add(time.Microsecond)}
 )
@@ -93,8 +94,8 @@ func drawDocument(t *rapid.T) *Document {
 func drawRequest(t *rapid.T) Request {
 	r := Request{
 		Stage: pick(t, "stage", []Stage{StageName, StageConnect, StageConnect, StageRequest}),
-		Port:  pick(t, "port", []uint16{80, 443, 22, 450}),
-		Now:   pick(t, "now", []time.Time{testNow, testNow, {}}),
+		Port:  pick(t, "port", []uint16{80, 443, 22, 450, 400, 500, 501}),
+		Now:   pick(t, "now", []time.Time{testNow, testNow, {}, testNow.Add(time.Microsecond), testNow.Add(time.Nanosecond), testNow.Add(-time.Microsecond)}),
 	}
 	if r.Stage == StageName || rapid.IntRange(0, 2).Draw(t, "by") > 0 {
 		r.Host = pick(t, "host", worldHosts)
@@ -126,6 +127,9 @@ func TestEvaluateEqualsReference(t *testing.T) {
 			r := drawRequest(t)
 			got, want := s.Evaluate(&r), reference(layers, r)
 			checkNames(t, s, layers, r, got)
+			if rule, layer := refNames(layers, r, want); got.Rule != rule || got.Layer != layer {
+				t.Fatalf("request %+v\ngot  %+v\nwant %s of %s", r, got, rule, layer)
+			}
 			got.Rule, got.Layer, got.Version, got.Message = "", "", 0, ""
 			if got.Action == Deny {
 				got.Log = 0
@@ -201,4 +205,99 @@ func TestOrderMeansNothing(t *testing.T) {
 			t.Fatalf("request %+v\n%+v\n%+v", r, x, y)
 		}
 	})
+}
+
+// Whoever is let through at the end was let through before: what is refused early would have been refused in any case.
+func TestStagesOnlyNarrow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		r := drawRequest(t)
+		if r.Host == "" {
+			r.Host = pick(t, "host", worldHosts)
+		}
+		r.Addr = netip.Addr{}
+		r.Stage, r.Protocol = StageRequest, pick(t, "protocol", []Protocol{HTTPS, HTTP})
+		r.Method, r.Path = pick(t, "method", worldMethod), pick(t, "path", worldAsked)
+		whole := s.Evaluate(&r)
+		connected := Request{Stage: StageConnect, Host: r.Host, Port: r.Port, Protocol: r.Protocol, Now: r.Now}
+		unknown := connected
+		unknown.Protocol = 0
+		name := Request{Stage: StageName, Host: r.Host, Now: r.Now}
+		for _, earlier := range []Request{connected, unknown, name} {
+			if v := s.Evaluate(&earlier); whole.Allowed() && !v.Allowed() {
+				t.Fatalf("allowed as %+v: %+v\nbut not as %+v: %+v", r, whole, earlier, v)
+			}
+		}
+		if v := s.Evaluate(&unknown); whole.Allowed() && !v.Protocols.Has(r.Protocol) {
+			t.Fatalf("%v is allowed, but not among %v", r.Protocol, v.Protocols)
+		}
+		r.Addr = netip.MustParseAddr(pick(t, "addr", worldAddrs))
+		if v := s.Evaluate(&r); v.Allowed() && !whole.Allowed() {
+			t.Fatalf("the address %v opens what the name does not: %+v", r.Addr, v)
+		}
+	})
+}
+
+// One more deny rule, one allow rule less, one more layer, or an earlier end: none of them opens anything.
+func TestTighteningNeverOpens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDocument(t)
+		d.ObserveUntil = time.Time{}
+		before, err := Compile(Layer{Name: "a", Document: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tight := *d
+		tight.Rules = append([]Rule{}, d.Rules...)
+		layers := []Layer{{Name: "a", Document: &tight}}
+		switch rapid.IntRange(0, 3).Draw(t, "how") {
+		case 0:
+			more := drawDocument(t)
+			for _, r := range more.Rules {
+				if r.Action == Deny {
+					r.ID = "more-" + r.ID
+					tight.Rules = append(tight.Rules, r)
+				}
+			}
+		case 1:
+			for i := range tight.Rules {
+				if tight.Rules[i].Action == Allow {
+					tight.Rules = append(tight.Rules[:i:i], tight.Rules[i+1:]...)
+					break
+				}
+			}
+		case 2:
+			other := drawDocument(t)
+			other.ObserveUntil = time.Time{}
+			layers = append(layers, Layer{Name: "b", Document: other})
+		default:
+			for i := range tight.Rules {
+				if tight.Rules[i].Action == Allow {
+					tight.Rules[i].ExpiresAt = testNow.Add(-time.Hour)
+				}
+			}
+		}
+		after, err := Compile(layers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			r := drawRequest(t)
+			if x, y := before.Evaluate(&r), after.Evaluate(&r); y.Allowed() && (!x.Allowed() || y.Protocols&^x.Protocols != 0) {
+				t.Fatalf("request %+v\n%+v\n%+v", r, x, y)
+			}
+		}
+	})
+}
+
+func drawSnapshot(t *rapid.T) *Snapshot {
+	var layers []Layer
+	for i := range rapid.IntRange(1, 3).Draw(t, "layers") {
+		layers = append(layers, Layer{Name: fmt.Sprint("l", i), Version: int64(i), Document: drawDocument(t)})
+	}
+	s, err := Compile(layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -1,15 +1,10 @@
 package policies
 
-import (
-	"net/netip"
-	"strings"
-
-	"portreeve.dev/policies/netaddr"
-	"portreeve.dev/policies/pathmatch"
-)
+import "strings"
 
 // reference is the evaluator as one would explain it, without an index and without regard for speed:
-// it asks about each protocol by itself, looks at every rule of every layer, and puts the answers together.
+// it asks about each protocol by itself, looks at every rule of every layer, and puts the answers together. It shares no
+// code with Evaluate that compares anything.
 func reference(layers []Layer, r Request) Verdict {
 	for _, l := range layers {
 		if l.Document == nil {
@@ -129,11 +124,10 @@ func refWhy(rule *Rule, r Request, p Protocol) (matched, waits bool) {
 	}
 	hasMethod, hasPath := rule.Methods == nil, rule.Paths == nil
 	for _, m := range rule.Methods {
-		hasMethod = hasMethod || m == r.Method || !allow && strings.EqualFold(m, r.Method)
+		hasMethod = hasMethod || m == r.Method || !allow && m == strings.ToUpper(r.Method)
 	}
 	for _, text := range rule.Paths {
-		pattern, _ := pathmatch.Compile(text)
-		hasPath = hasPath || pattern.MatchAll(r.Path) || !allow && pattern.MatchAny(r.Path)
+		hasPath = hasPath || refPaths(text, r.Path, !allow)
 	}
 	return hasMethod && hasPath, false
 }
@@ -155,15 +149,9 @@ func refCloseness(rule *Rule, r Request) int {
 		}
 	}
 	if r.Addr.IsValid() && (r.Host == "" || rule.Action == Deny) {
-		a := netaddr.Canonical(r.Addr)
-		all := []netip.Addr{a}
-		if rule.Action == Deny {
-			e := netaddr.Embed(a)
-			all = append(all, e.All()...)
-		}
 		for _, p := range rule.CIDRs {
-			for _, a := range all {
-				if p.Contains(a) {
+			for _, a := range refAddrs(r.Addr, rule.Action == Deny) {
+				if refHolds(p, a) {
 					best = max(best, 2+p.Bits())
 				}
 			}
@@ -293,4 +281,56 @@ func refInside(layers []Layer, r Request, asked Protocol) bool {
 		}
 	}
 	return false
+}
+
+// refNames returns the rule and the layer that a verdict names: what allows in the last layer, what denies in the first that does, or the
+// first layer that lacks a rule.
+func refNames(layers []Layer, r Request, v Verdict) (rule, layer string) {
+	var asked Protocol
+	for i := range protocolNames {
+		if p := Protocol(1 << i); r.Stage == StageName || r.Protocol == 0 || r.Protocol == p {
+			asked |= p
+		}
+	}
+	before := asked
+	for _, l := range layers {
+		if v.Action == Deny && !r.Now.IsZero() && l.Document.ObserveUntil.After(r.Now) {
+			continue
+		}
+		var speaks, denies *Rule
+		var allowed Protocol
+		for j := range l.Document.Rules {
+			one := &l.Document.Rules[j]
+			matched := false
+			for i := range protocolNames {
+				if p := Protocol(1 << i); asked&p != 0 && refMatch(one, r, p) {
+					matched = true
+					if one.Action == Allow {
+						allowed |= p
+					}
+				}
+			}
+			closer := func(than *Rule) bool {
+				x, y := refCloseness(one, r), refCloseness(than, r)
+				return x > y || x == y && one.ID < than.ID
+			}
+			switch {
+			case !matched:
+			case one.Action == Allow && (speaks == nil || refBefore(one, speaks, r)):
+				speaks = one
+			case one.Action == Deny && (denies == nil || closer(denies)):
+				denies = one
+			}
+		}
+		switch {
+		case v.Reason == ReasonAllowed && speaks != nil:
+			rule, layer = speaks.ID, l.Name
+		case v.Reason == ReasonRuleDenied && denies != nil:
+			return denies.ID, l.Name
+		case v.Reason == ReasonNoRule && before&allowed == 0:
+			return "", l.Name
+		}
+		before &= allowed
+	}
+	return rule, layer
 }
