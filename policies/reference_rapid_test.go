@@ -13,10 +13,10 @@ var testNow = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // A small world, so that rules and requests meet often.
 var (
-	worldHosts  = []string{"a.test", "b.test", "a.a.test", "b.a.test", "a.b.a.test", "test.a", "xa.test", "a.a.a.a.a.test"}
-	worldRules  = []string{"a.test", "*.a.test", "b.a.test", "*.b.a.test", "*.test", "b.test", "*.a", "*.a.a.a.a.test"}
-	worldCIDRs  = []string{"0.0.0.0/0", "203.0.113.0/24", "203.0.113.7/32", "203.0.112.0/22", "8.8.8.0/24", "::/0", "2606:4700::/32", "64:ff9b::/96", "2001::/32", "203.0.113.128/25"}
-	worldAddrs  = []string{"203.0.113.7", "203.0.113.8", "203.0.112.1", "8.8.8.8", "8.8.9.8", "2606:4700::1", "64:ff9b::203.0.113.7", "::ffff:8.8.8.8", "2002:cb00:7107::1",
+	worldHosts = []string{"a.test", "b.test", "a.a.test", "b.a.test", "a.b.a.test", "test.a", "xa.test", "a.a.a.a.a.test"}
+	worldRules = []string{"a.test", "*.a.test", "b.a.test", "*.b.a.test", "*.test", "b.test", "*.a", "*.a.a.a.a.test"}
+	worldCIDRs = []string{"0.0.0.0/0", "203.0.113.0/24", "203.0.113.7/32", "203.0.112.0/22", "8.8.8.0/24", "::/0", "2606:4700::/32", "64:ff9b::/96", "2001::/32", "203.0.113.128/25"}
+	worldAddrs = []string{"203.0.113.7", "203.0.113.8", "203.0.112.1", "8.8.8.8", "8.8.9.8", "2606:4700::1", "64:ff9b::203.0.113.7", "::ffff:8.8.8.8", "2002:cb00:7107::1",
 		"64:ff9b:1:cb00:0:7107::", "64:ff9b:1::203.0.113.7", "2001:0:cb00:7107::f7f7:f7f7", "::203.0.113.7", "203.0.113.200"}
 	worldPorts  = []PortRange{Port(80), Port(443), Port(22), {400, 500}, EveryPort}
 	worldPaths  = []string{"/**", "/a", "/a/*", "/a/b", "/a/**", "/a%2Fb", "/*/b", "/a*", "/"}
