@@ -95,11 +95,11 @@ func TestPathsEqualReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path, err := pathmatch.Canonical(text(t, "path"))
 		if err != nil {
-			t.Skip()
+			return
 		}
 		p, err := pathmatch.Compile(text(t, "pattern"))
 		if err != nil {
-			t.Skip()
+			return
 		}
 		for _, deny := range []bool{false, true} {
 			got := p.MatchAll(path)
