@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"errors"
 	"net/netip"
 
 	"portreeve.dev/egress"
@@ -32,9 +31,3 @@ type Carried struct {
 	Secret  string // id
 	Version int64
 }
-
-// Why a flow was not added.
-var (
-	ErrSandboxFull = errors.New("the sandbox has too many connections")
-	ErrOrgFull     = errors.New("the org has too many connections")
-)

@@ -175,7 +175,7 @@ func TestDialledFlowIsJudgedAtOnce(t *testing.T) {
 }
 
 func TestLocalFlowIsNotJudged(t *testing.T) {
-	w := newWorld(t, flows.Config{PerSandbox: 1})
+	w := newWorld(t, flows.Config{Limits: flows.Limits{PerSandbox: 1}})
 	f := w.flow("l0", 0, "")
 	f.Local, f.Request, f.Remote = true, policies.Request{}, netip.AddrPort{}
 	w.add(t, f)
@@ -191,7 +191,7 @@ func TestLocalFlowIsNotJudged(t *testing.T) {
 }
 
 func TestPartEndsAlone(t *testing.T) {
-	w := newWorld(t, flows.Config{PerSandbox: 1})
+	w := newWorld(t, flows.Config{Limits: flows.Limits{PerSandbox: 1}})
 	w.add(t, w.flow("a0", 0, "a.test"))
 	part := w.flow("part", 0, "b.test")
 	part.Within = "a0"
@@ -305,7 +305,7 @@ func TestUnboundSandboxEndsFlows(t *testing.T) {
 }
 
 func TestFlowCaps(t *testing.T) {
-	w := newWorld(t, flows.Config{PerSandbox: 2, PerOrg: 3})
+	w := newWorld(t, flows.Config{Limits: flows.Limits{PerSandbox: 2, PerOrg: 3}})
 	remove := w.add(t, w.flow("1", 0, "a.test"))
 	w.add(t, w.flow("2", 0, "a.test"))
 	if _, err := w.Add(w.flow("3", 0, "a.test")); !errors.Is(err, flows.ErrSandboxFull) {
@@ -381,7 +381,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // BenchmarkRejudge watches how long a changed policy takes to be applied to 10,000 connections; at most 50 ms.
 func BenchmarkRejudge(b *testing.B) {
-	w := newWorld(b, flows.Config{PerSandbox: 1 << 20, PerOrg: 1 << 20})
+	w := newWorld(b, plenty)
 	for i := range 10000 {
 		w.add(b, w.flow(fmt.Sprint(i), i%4, "a.test"))
 	}
@@ -432,3 +432,6 @@ func TestNothingIsCarriedWithoutAWord(t *testing.T) {
 		t.Errorf("%d ended", n)
 	}
 }
+
+// plenty is room for a benchmark.
+var plenty = flows.Config{Limits: flows.Limits{PerSandbox: 1 << 20, PerOrg: 1 << 20, PerDestination: 1 << 20, NewPerSecond: 1 << 20}}

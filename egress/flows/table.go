@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/fair"
 	"portreeve.dev/policies"
 )
 
@@ -32,21 +33,24 @@ type Config struct {
 	// to it end.
 	MustSee func(b egress.Binding, host string) bool
 	// Holds, if set, reports whether a secret that a flow to a host carries is still granted there. Without it, nothing is carried on.
-	Holds      func(b egress.Binding, host string, port uint16, c Carried) bool
-	PerSandbox int              // connections at once; default 1024
-	PerOrg     int              // default 16384
-	Every      time.Duration    // how often Run judges all again; default 1 s
-	Now        func() time.Time // default time.Now
+	Holds  func(b egress.Binding, host string, port uint16, c Carried) bool
+	Limits Limits // of orgs that SetLimits doesn't name
+	// Descriptors are the process's, divided between orgs; each connection takes one. Nil: they are not counted.
+	Descriptors *fair.Share
+	Every       time.Duration    // how often Run judges all again; default 1 s
+	Now         func() time.Time // default time.Now
 }
 
 // A Table is safe for concurrent use.
 type Table struct {
 	cfg Config
 
-	mu     sync.Mutex
-	live   map[*entry]struct{}
-	perBox map[string]int
-	perOrg map[string]int
+	over chan struct{} // something in it: an org may have used up its quota
+
+	mu    sync.Mutex
+	live  map[*entry]struct{}
+	orgs  map[string]*org
+	byOrg map[string]Limits
 }
 
 // An entry is one flow in the table. over is set by whoever ends it first: remove, or the one that kills it.
@@ -62,24 +66,19 @@ func New(cfg Config) (*Table, error) {
 	if cfg.Policies == nil || cfg.Bindings == nil || cfg.Floor == nil {
 		return nil, errors.New("flow table: policies, bindings and floor are all needed")
 	}
-	if cfg.PerSandbox <= 0 {
-		cfg.PerSandbox = 1024
-	}
-	if cfg.PerOrg <= 0 {
-		cfg.PerOrg = 16384
-	}
+	cfg.Limits = cfg.Limits.withDefaults()
 	if cfg.Every <= 0 {
 		cfg.Every = time.Second
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Table{cfg: cfg, live: make(map[*entry]struct{}), perBox: make(map[string]int), perOrg: make(map[string]int)}, nil
+	return &Table{cfg: cfg, over: make(chan struct{}, 1), live: make(map[*entry]struct{}), orgs: make(map[string]*org)}, nil
 }
 
 // Add enters a flow. Call it before the verdict is asked for: then no switch of the policy falls between the two. Whoever adds
 // asks for the verdict itself, and calls remove when the connection is over or was denied. A flow that has a Remote was allowed
-// and dialled already: the next Rejudge ends it if it no longer is. The error is that of a cap.
+// and dialled already: the next Rejudge ends it if it no longer is. A limit that is met is a *LimitError.
 func (t *Table) Add(f Flow) (remove func(), err error) {
 	if f.ID == "" || f.Kill == nil || f.Binding.Sandbox == "" || f.Binding.Org == "" {
 		return nil, fmt.Errorf("adding flow %q: id, binding and kill are all needed", f.ID)
@@ -95,19 +94,34 @@ func (t *Table) Add(f Flow) (remove func(), err error) {
 func (t *Table) enter(e *entry) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
+	switch o := t.org(e.Binding.Org); {
 	case e.Within != "": // its connection counts, and bounds what is within
-	case t.perBox[e.Binding.Sandbox] >= t.cfg.PerSandbox:
-		return ErrSandboxFull
-	case t.perOrg[e.Binding.Org] >= t.cfg.PerOrg:
-		return ErrOrgFull
+		if !e.Local && o.usage.over() {
+			return o.usedUp()
+		}
+	default:
+		if !t.TakeDescriptors(e.Binding.Org, 1) {
+			return ErrDescriptors
+		}
+		if err := o.room(&e.Flow, t.cfg.Now()); err != nil {
+			t.GiveDescriptors(e.Binding.Org, 1)
+			return err
+		}
 	}
 	t.live[e] = struct{}{}
-	if e.Within == "" {
-		t.perBox[e.Binding.Sandbox]++
-		t.perOrg[e.Binding.Org]++
-	}
 	return nil
+}
+
+// org returns what is known of an org. The caller holds the lock.
+func (t *Table) org(id string) *org {
+	o := t.orgs[id]
+	if o == nil {
+		o = &org{id: id, to: make(map[destination]int), boxes: make(map[string]*box)}
+		o.usage.month = MonthOf(t.cfg.Now())
+		o.set(t.limitsOf(id))
+		t.orgs[id] = o
+	}
+	return o
 }
 
 // leave takes e out of the table. The connection counts until then, also when it was killed: its sockets may still be open.
@@ -119,16 +133,9 @@ func (t *Table) leave(e *entry) {
 		return
 	}
 	delete(t.live, e)
-	if e.Within != "" {
-		return
-	}
-	lower(t.perBox, e.Binding.Sandbox)
-	lower(t.perOrg, e.Binding.Org)
-}
-
-func lower(m map[string]int, k string) {
-	if m[k]--; m[k] <= 0 {
-		delete(m, k)
+	if e.Within == "" {
+		t.org(e.Binding.Org).gone(&e.Flow)
+		t.GiveDescriptors(e.Binding.Org, 1)
 	}
 }
 
@@ -191,8 +198,11 @@ func (t *Table) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-t.over:
+			t.enforce()
 		case <-tick.C:
 			t.Rejudge()
+			t.enforce()
 		}
 	}
 }

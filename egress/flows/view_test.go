@@ -124,7 +124,7 @@ func TestKilledFlowEndsAlone(t *testing.T) {
 
 // BenchmarkPage watches what listing costs beside 10,000 live connections: each copies the table's entries of one org.
 func BenchmarkPage(b *testing.B) {
-	w := newWorld(b, flows.Config{PerSandbox: 1 << 20, PerOrg: 1 << 20})
+	w := newWorld(b, plenty)
 	for i := range 10000 {
 		w.add(b, lively(w.flow(fmt.Sprintf("flo_%05d", i), i%4, "a.test"), "dec", 1, 1))
 	}

@@ -22,6 +22,7 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		if c.peeked = c.peeked[n:]; len(c.peeked) == 0 {
 			c.peeked = nil
 		}
+		c.owner.came(n)
 		return n, nil
 	}
 	n, err := c.Conn.Read(p)

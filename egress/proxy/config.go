@@ -75,7 +75,7 @@ type Dialer interface {
 	Dial(context.Context, Target) (net.Conn, netip.Addr, error)
 }
 
-// A RefusedError is a denial by the floor, or by a rule on the address that a name has.
+// A RefusedError is a denial by the floor, by a rule on the address that a name has, or, with reason budget, for want of descriptors.
 type RefusedError struct {
 	Verdict policies.Verdict
 	Addr    netip.Addr // what was refused; invalid if a name was
@@ -157,7 +157,7 @@ type Timeouts struct {
 
 // Limits bound what is held. Zero means the default.
 type Limits struct {
-	Upstreams      int   // pools of upstream connections, the least recently used is closed first; 4096
+	Upstreams      int   // pools of upstream connections of one org, the least recently used is closed first; 1024
 	IdlePerPool    int   // idle connections in each; 16
 	Streams        int   // HTTP/2 streams per connection; 100
 	ResponseHeader int64 // bytes of an upstream's answer head; 256 KiB
@@ -227,7 +227,7 @@ func (c Config) withDefaults() (Config, error) {
 			return c, errors.New("proxy: a timeout below zero")
 		}
 	}
-	orDefault(&c.Limits.Upstreams, 4096)
+	orDefault(&c.Limits.Upstreams, 1024)
 	orDefault(&c.Limits.IdlePerPool, 16)
 	orDefault(&c.Limits.Streams, 100)
 	if c.Limits.ResponseHeader <= 0 {

@@ -178,7 +178,7 @@ func (c *connection) run() (handed bool) {
 	req := c.request(policies.StageConnect, 0)
 	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: req, Local: c.local, Live: &c.live, Kill: c.kill})
 	if err != nil {
-		return c.drop(judgement{req: req}.full(err))
+		return c.refuseFull(judgement{req: req}.full(err))
 	}
 	c.onClosed(remove)
 	switch {

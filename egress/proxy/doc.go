@@ -60,6 +60,9 @@
 //   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
+//   - EP-70: each byte between sandbox and outside is metered once, whatever way it takes (TestEachByteIsMetered).
+//   - EP-71: a connection that a used up quota refuses is told so and reaches nothing (TestQuotaIsTold).
+//   - EP-72: an org's idle upstream connections make room for its own, never for another's (TestIdleUpstreamsMakeRoom, TestPoolsAreBounded).
 //
 // # Not here
 //

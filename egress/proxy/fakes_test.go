@@ -232,6 +232,7 @@ type dialer struct {
 	dialled   []string
 	recorder  *recorder
 	recorded  []int // how many decisions there were at each dial
+	limit     func() (give func(), err error)
 }
 
 func (d *dialer) serve(host string, port uint16, addr string) {
@@ -279,7 +280,15 @@ func (d *dialer) Dial(ctx context.Context, t Target) (net.Conn, netip.Addr, erro
 	if err != nil {
 		return nil, addr, &DialError{Kind: "dial_refused", Err: err}
 	}
-	return nc, addr, nil
+	if d.limit == nil {
+		return nc, addr, nil
+	}
+	give, err := d.limit()
+	if err != nil {
+		nc.Close()
+		return nil, addr, err
+	}
+	return &givingConn{nc, sync.OnceFunc(give)}, addr, nil
 }
 
 func (d *dialer) dials() []string {
@@ -295,6 +304,7 @@ type flowTable struct {
 	limit int
 	empty chan struct{}   // closed when nothing is live, made by check
 	gone  map[string]bool // secrets that are no longer granted
+	full  error           // met by all but local flows
 }
 
 var errFull = errors.New("too many flows")
@@ -304,6 +314,9 @@ func (f *flowTable) Add(flow Flow) (func(), error) {
 	defer f.mu.Unlock()
 	if f.limit > 0 && flow.Parent == "" && len(f.live) >= f.limit {
 		return nil, errFull
+	}
+	if f.full != nil && flow.Parent == "" && !flow.Local {
+		return nil, f.full
 	}
 	f.live[flow.ID] = flow
 	var once sync.Once
@@ -464,3 +477,12 @@ func (i *injector) Apply(_ context.Context, _ egress.Binding, to Place, r *http.
 	r.Header.Set("Authorization", i.value)
 	return []decisions.Use{{Secret: "sec_1", Version: i.version.Load() + 1, Place: "header:authorization"}}, nil
 }
+
+// A givingConn tells when it is closed.
+type givingConn struct {
+	net.Conn
+	give func()
+}
+
+func (c *givingConn) Close() error      { defer c.give(); return c.Conn.Close() }
+func (c *givingConn) NetConn() net.Conn { return c.Conn }

@@ -305,7 +305,7 @@ func TestPoolsAreBounded(t *testing.T) {
 		getStatus(w, "https://good.test/")
 		getStatus(w, "http://clear.test/")
 	}
-	if n := w.proxy.pools.byKey.Len(); n != 1 {
+	if n := w.proxy.pools.of(testOrg).Len(); n != 1 {
 		t.Errorf("%d pools", n)
 	}
 }

@@ -53,15 +53,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuseHead(refusal)
 		return
 	}
-	if c.forward != nil {
+	switch j := c.denied.Load(); {
+	case c.forward != nil:
 		x.serveForward()
-		return
-	}
-	if c.local {
+	case c.local:
 		x.serveLocal()
-		return
+	case j != nil && j.v.Reason == policies.ReasonQuota: // the policy would allow it
+		x.deny(*j, 0)
+	default:
+		x.serve()
 	}
-	x.serve()
 }
 
 // refusal tells a request that stands in for a refused one, and checks on HTTP/2 what the guard checks on HTTP/1.

@@ -41,6 +41,20 @@ func (j judgement) full(err error) judgement {
 	return j.deny(policies.ReasonBudget)
 }
 
+// refuseFull refuses a connection that a limit has no room for. One that is refused for a month is told so in its own protocol, which
+// takes a while: so it counts.
+func (c *connection) refuseFull(j judgement) (handed bool) {
+	if j.v.Reason != policies.ReasonQuota {
+		return c.drop(j)
+	}
+	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: j.req, Local: true, Live: &c.live, Kill: c.kill})
+	if err != nil {
+		return c.drop(j)
+	}
+	c.onClosed(remove)
+	return c.refuse(j)
+}
+
 // unmetered is the Meter of connections where none is configured.
 type unmetered struct{}
 

@@ -30,16 +30,25 @@ type poolKey struct {
 	secrets     string
 }
 
-// pools keeps the upstream connections, at most a number of pools.
+// pools keeps the upstream connections, of each org at most a number of pools: one that has many pushes out its own.
 type pools struct {
 	p     *Proxy
 	mu    sync.Mutex
-	byKey *lru.Cache[poolKey, *pool]
+	byOrg map[string]*lru.Cache[poolKey, *pool]
 }
 
-func newPools(p *Proxy) (*pools, error) {
-	byKey, err := lru.NewWithEvict(p.cfg.Limits.Upstreams, func(_ poolKey, up *pool) { up.transport.CloseIdleConnections() })
-	return &pools{p: p, byKey: byKey}, err
+func newPools(p *Proxy) *pools {
+	return &pools{p: p, byOrg: make(map[string]*lru.Cache[poolKey, *pool])}
+}
+
+// of returns the pools of an org. The caller holds the lock.
+func (s *pools) of(org string) *lru.Cache[poolKey, *pool] {
+	byKey, ok := s.byOrg[org]
+	if !ok {
+		byKey, _ = lru.NewWithEvict(s.p.cfg.Limits.Upstreams, func(_ poolKey, up *pool) { up.transport.CloseIdleConnections() }) // fails for a size below one
+		s.byOrg[org] = byKey
+	}
+	return byKey
 }
 
 // get returns the pool for a judged request. Its connections were dialled for earlier judgements, so the addresses that they
@@ -47,34 +56,53 @@ func newPools(p *Proxy) (*pools, error) {
 func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
 	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, j.req.Port, c.opened, j.v.Named, versions(uses)}
 	s.mu.Lock()
-	up, ok := s.byKey.Get(key)
+	mine := s.of(c.binding.Org)
+	up, ok := mine.Get(key)
 	s.mu.Unlock()
 	if ok && up.allowed(c, j) {
 		return up
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, still := s.byKey.Peek(key); still {
+	if have, still := mine.Peek(key); still {
 		if have != up { // somebody else was faster
 			return have
 		}
-		s.byKey.Remove(key) // closes what is idle
+		mine.Remove(key) // closes what is idle
 	}
 	up = newPool(s.p, c, j, uses)
-	s.byKey.Add(key, up)
+	mine.Add(key, up)
 	return up
 }
 
-func (s *pools) close() { s.byKey.Purge() }
+// release closes what an org keeps idle, so that it can have connections elsewhere.
+func (s *pools) release(org string) {
+	s.mu.Lock()
+	all := s.of(org).Values()
+	s.mu.Unlock()
+	for _, up := range all {
+		up.transport.CloseIdleConnections()
+	}
+}
+
+func (s *pools) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, byKey := range s.byOrg {
+		byKey.Purge()
+	}
+}
 
 // refresh closes what is idle and carries a secret that is no longer granted, or no longer the newest version. What is under way there
 // ends with its request, and is not used again.
 func (s *pools) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, key := range s.byKey.Keys() {
-		if up, ok := s.byKey.Peek(key); ok && !up.current() {
-			s.byKey.Remove(key)
+	for _, byKey := range s.byOrg {
+		for _, key := range byKey.Keys() {
+			if up, ok := byKey.Peek(key); ok && !up.current() {
+				byKey.Remove(key)
+			}
 		}
 	}
 }

@@ -51,9 +51,7 @@ func New(cfg Config) (*Proxy, error) {
 		live:      make(map[*connection]struct{}),
 		empty:     make(chan struct{}),
 	}
-	if p.pools, err = newPools(p); err != nil {
-		return nil, err
-	}
+	p.pools = newPools(p)
 	if p.openers, err = newOpeners(cfg.Certificates); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,18 @@ func (c *connection) relay(level string, j judgement, hello []byte) {
 func (c *connection) dial(ctx context.Context, t Target) (net.Conn, netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Timeouts.Dial)
 	defer cancel()
-	return c.p.cfg.Dialer.Dial(ctx, t)
+	return c.p.dial(ctx, t)
+}
+
+// dial asks the dialer. An org for which there are no descriptors left has what it keeps idle closed first.
+func (p *Proxy) dial(ctx context.Context, t Target) (net.Conn, netip.Addr, error) {
+	nc, addr, err := p.cfg.Dialer.Dial(ctx, t)
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.Verdict.Reason == policies.ReasonBudget {
+		p.pools.release(t.Org)
+		nc, addr, err = p.cfg.Dialer.Dial(ctx, t)
+	}
+	return nc, addr, err
 }
 
 // answerFailure tells a client that its allowed connection failed.

@@ -32,7 +32,7 @@ var errNotDialled = errors.New("not dialled")
 func (d *dialling) connect(ctx context.Context) (*upstreamConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.c.p.cfg.Timeouts.Dial)
 	defer cancel()
-	nc, addr, err := d.c.p.cfg.Dialer.Dial(ctx, d.target)
+	nc, addr, err := d.c.p.dial(ctx, d.target)
 	if err != nil {
 		return nil, errors.Join(errNotDialled, err)
 	}

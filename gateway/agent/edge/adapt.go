@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
+	"syscall"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/dial"
@@ -34,15 +36,50 @@ type names struct{ *resolver.Names }
 
 func (n names) InRange(addr netip.Addr) bool { return n.Contains(addr) }
 
-type dialer struct{ *dial.Dialer }
+type dialer struct {
+	*dial.Dialer
+	flows *flows.Table
+}
 
+// Dial takes the descriptors of the connection, and for its time those of a lookup, out of the org's share.
 func (d dialer) Dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr, error) {
+	if !d.flows.TakeDescriptors(t.Org, 2) {
+		return nil, netip.Addr{}, &proxy.RefusedError{Verdict: flows.ErrDescriptors.Verdict}
+	}
+	conn, addr, err := d.dial(ctx, t)
+	if err != nil {
+		d.flows.GiveDescriptors(t.Org, 2)
+		return nil, addr, err
+	}
+	d.flows.GiveDescriptors(t.Org, 1)
+	return &held{Conn: conn, give: func() { d.flows.GiveDescriptors(t.Org, 1) }}, addr, nil
+}
+
+// held is a connection that gives back its descriptor when it is closed.
+type held struct {
+	net.Conn
+	once sync.Once
+	give func()
+}
+
+func (h *held) Close() error {
+	err := h.Conn.Close()
+	h.once.Do(h.give)
+	return err
+}
+
+// NetConn is the connection inside.
+func (h *held) NetConn() net.Conn { return h.Conn }
+
+func (d dialer) dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr, error) {
 	conn, done, err := d.Dialer.Dial(ctx, dial.Target{Org: t.Org, Host: t.Host, Addr: t.Addr, Port: t.Port, Named: t.Named, Address: t.Address, Alias: t.Alias})
 	var refused *dial.Refused
 	var failed *dial.Error
 	switch {
 	case errors.As(err, &refused):
 		err = &proxy.RefusedError{Verdict: refused.Verdict, Addr: refused.Addr}
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // what was kept back was too little
+		err = &proxy.RefusedError{Verdict: flows.ErrDescriptors.Verdict}
 	case errors.As(err, &failed):
 		err = &proxy.DialError{Kind: string(failed.Kind), Resolving: failed.Kind.Resolving(), Err: err}
 	}
@@ -56,9 +93,16 @@ func (t flowTable) Add(f proxy.Flow) (func(), error) {
 	for _, u := range f.Secrets {
 		carries = append(carries, flows.Carried{Secret: u.Secret, Version: u.Version})
 	}
-	return t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
+	remove, err := t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
 		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local, Upstream: f.Upstream, Carries: carries, Live: f.Live})
+	var limit *flows.LimitError
+	if errors.As(err, &limit) {
+		err = &proxy.LimitError{Verdict: limit.Verdict}
+	}
+	return remove, err
 }
+
+func (t flowTable) Meter(b egress.Binding) proxy.Meter { return t.Table.Meter(b) }
 
 // upstreamRoots are the machine's roots and the configured ones, read before the cage.
 func upstreamRoots(start role.EdgeStart) (*x509.CertPool, error) {

@@ -135,7 +135,11 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if e.dialer, err = newDialer(start); err != nil {
 		return err
 	}
-	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, PerSandbox: start.Limits.Connections,
+	share, err := e.descriptors()
+	if err != nil {
+		return err
+	}
+	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, Limits: flows.Limits{PerSandbox: start.Limits.Connections}, Descriptors: share,
 		MustSee: injector{e.holder}.Granted, Holds: injector{e.holder}.holds}); err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	}
 	e.proxy, err = proxy.New(proxy.Config{
 		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: recorder,
-		Dialer: dialer{e.dialer}, Flows: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
+		Dialer: dialer{e.dialer, e.flows}, Flows: flowTable{e.flows}, Meters: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
 		Certificates: issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
 	})
 	e.registerNode()
