@@ -76,7 +76,13 @@ func addresses(all ...string) error {
 			return err
 		}
 	}
-	return netlink.LinkSetUp(lo)
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return err
+	}
+	// The upstream is reached from another address than its own, as one elsewhere would be: a machine's own are never dialled.
+	upstream, _ := netlink.ParseAddr("203.0.113.10/32")
+	return netlink.RouteReplace(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: upstream.IPNet, Src: net.IPv4(10, 200, 0, 0),
+		Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST})
 }
 
 // serve runs an upstream and the DNS server that knows it.
