@@ -13,7 +13,7 @@ TOOLS := ./.build/prove ./.build/mutants ./.build/summary ./.build/demo
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: help setup build commands run test race fuzz bench prove mutants bank bank-sensitivity lint vuln e2e demo dist vm docs generate check clean
+.PHONY: help setup build commands run test race fuzz bench bench-egress prove mutants bank bank-sensitivity lint vuln e2e demo dist vm docs generate check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sort | expand -t 12
@@ -51,6 +51,11 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /e2e)
+
+bench-egress: build ## the way out beside goproxy, smokescreen, HAProxy, CoreDNS, unbound, Squid and mitmproxy; ARGS='-run dns -rounds 1'
+	@.build/setup bench
+	cd bench && $(GO) build -o $(CURDIR)/bin/bench/ ./... github.com/stripe/smokescreen
+	bin/bench/egress -tools $(CURDIR)/bin/bench -bin $(CURDIR)/bin $(ARGS)
 
 prove: build ## for each invariant: its test fails without its guard and passes with it; RUN=regex chooses, ARGS=-quick
 	$(GO) run ./.build/prove -run '$(RUN)' $(ARGS)

@@ -102,6 +102,7 @@ func TestCountingRule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	flush(t, s)
 	secret := counting()
 	secret.Secrets = []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}
 	record(t, s, secret)

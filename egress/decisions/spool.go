@@ -166,8 +166,9 @@ type Closing struct {
 	Error             string
 }
 
-// CloseFlow writes the closing row of d, which was recorded before; of one that is only counted, it adds the bytes to the count.
-// It costs no budget: d paid for both.
+// CloseFlow has the closing row of d written, which was recorded before; of one that is only counted, it adds the bytes to the
+// count. It costs no budget: d paid for both. Nobody waits for it, so it goes with the next commit, or a moment later in one with
+// others of its kind; one that fails then is counted as lost. Flush waits.
 func (s *Spool) CloseFlow(ctx context.Context, d *Decision, c Closing) error {
 	if d.Fold {
 		return s.closeCounted(ctx, d, c)
@@ -220,9 +221,25 @@ func (s *Spool) put(ctx context.Context, d *Decision, closing bool) error {
 	return s.enter(ctx, d, &entry{org: d.Org, size: int64(len(body)) + rowCost, body: body}, closing)
 }
 
-// enter gives e to the writer and waits for its commit.
+// Flush returns once everything that was given to the spool before is written, or lost and counted.
+func (s *Spool) Flush(ctx context.Context) error {
+	barrier := &entry{done: make(chan error, 1)}
+	if err := s.enqueue(ctx, barrier); err != nil {
+		return err
+	}
+	select {
+	case <-barrier.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the spool: %w", ctx.Err())
+	}
+}
+
+// enter gives e to the writer and, unless e closes something, waits for its commit.
 func (s *Spool) enter(ctx context.Context, d *Decision, e *entry, closing bool) error {
-	e.done = make(chan error, 1)
+	if !closing {
+		e.done = make(chan error, 1)
+	}
 	if e.fold != nil && e.fold.charged.CompareAndSwap(false, true) {
 		e.size, e.charges = e.fold.size, true
 	}
@@ -237,6 +254,9 @@ func (s *Spool) enter(ctx context.Context, d *Decision, e *entry, closing bool) 
 	if err := s.enqueue(ctx, e); err != nil {
 		s.giveBack(e)
 		return s.lose(d, err)
+	}
+	if closing {
+		return nil
 	}
 	select {
 	case err := <-e.done:

@@ -49,6 +49,14 @@ func batch(t testing.TB, s *decisions.Spool) []decisions.Row {
 	return sent.Rows
 }
 
+// flush has what closes written.
+func flush(t testing.TB, s *decisions.Spool) {
+	t.Helper()
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRecordThenClose(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	dir := t.TempDir()
@@ -59,6 +67,7 @@ func TestRecordThenClose(t *testing.T) {
 	if err := s.CloseFlow(context.Background(), d, decisions.Closing{Status: 200, BytesOut: 10, BytesIn: 20, DurationMS: 5}); err != nil {
 		t.Fatal(err)
 	}
+	flush(t, s)
 	rows := batch(t, s)
 	if len(rows) != 2 || rows[0].Seq != 1 || rows[1].Seq != 2 || rows[0].Org != "org_a" {
 		t.Fatalf("rows: %+v", rows)
@@ -167,6 +176,7 @@ func TestFullSpoolRefuses(t *testing.T) {
 	if err := s.CloseFlow(context.Background(), last, decisions.Closing{Status: 200}); err != nil {
 		t.Errorf("closing an allowed flow of a full spool: %v", err)
 	}
+	flush(t, s)
 	rows := batch(t, s)
 	if err := s.Ack(s.ID(), rows[len(rows)-1].Seq); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,9 @@ func (f *flushes) take() []chan struct{} {
 
 // flush is control's call.
 func (e *Edge) flush(ctx context.Context, _ struct{}) (struct{}, error) {
+	if err := e.spool.Flush(ctx); err != nil {
+		return struct{}{}, err
+	}
 	done := make(chan struct{})
 	e.flushes.add(done)
 	select {
