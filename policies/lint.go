@@ -227,11 +227,17 @@ func (l *linter) unlimited(i int, r *Rule) bool {
 	return false
 }
 
+// ofPreset reports whether a rule has the id of a preset's.
+func ofPreset(id string) bool {
+	return slices.ContainsFunc(presetNames(), func(name string) bool { return strings.HasPrefix(id, name+".") })
+}
+
 func (l *linter) shadowed(i int, r *Rule) {
 	first := -1
 	for _, t := range targetsOf(r) {
 		by := l.of(r.Action).covering(t, func(q *Rule, n int) bool {
-			return n != i && q.saysTheSame(r) && q.coversRest(r) && !(n > i && r.coversAll(q))
+			shared := ofPreset(q.ID) && ofPreset(r.ID) // what presets share nobody has to mend
+			return n != i && !shared && q.saysTheSame(r) && q.coversRest(r) && !(n > i && r.coversAll(q))
 		})
 		if by < 0 {
 			return

@@ -65,6 +65,15 @@ func opened(id string, hosts, methods, paths []string) Rule {
 	return Rule{ID: id, Action: Allow, Hosts: hosts, Protocols: HTTPS, TLS: Inspect, Methods: methods, Paths: paths, ForeignCredentials: &block}
 }
 
+// signed is opened where downloads are sent to addresses that the upstream itself has signed. What is signed looks like a credential, and the
+// address is worth nothing without. Only reading is allowed, from places where nobody but the upstream's owner keeps things.
+func signed(id string, hosts, paths []string) Rule {
+	allow := ForeignAllow
+	r := opened(id, hosts, reads, paths)
+	r.ForeignCredentials = &allow
+	return r
+}
+
 func words(s string) []string { return strings.Fields(s) }
 
 var reads = []string{"GET", "HEAD"}
@@ -77,7 +86,8 @@ var reads = []string{"GET", "HEAD"}
 //   - gem push POSTs to rubygems.org/api/v1/gems; gradle publishPlugins POSTs to plugins.gradle.org; nuget push PUTs to www.nuget.org;
 //   - Maven's central takes uploads at other hosts.
 //
-// proxy.golang.org sends some downloads on to one folder of storage.googleapis.com; no other folder of it is opened.
+// proxy.golang.org sends some downloads on to one folder of storage.googleapis.com; no other folder of it is opened. Gradle's
+// wrapper is sent on to its releases at GitHub.
 // apt and apk speak clear HTTP by default and check signatures by themselves, so both protocols are allowed there.
 func registryRules() []Rule {
 	const p = "package-registries."
@@ -88,12 +98,14 @@ func registryRules() []Rule {
 		opened(p+"node", words("nodejs.org"), reads, words("/dist/** /download/**")),
 		opened(p+"pypi", words("pypi.org files.pythonhosted.org"), reads, nil),
 		opened(p+"go", words("proxy.golang.org sum.golang.org"), reads, nil),
-		opened(p+"go-storage", words("storage.googleapis.com"), reads, words("/proxy-golang-org-prod/**")),
+		signed(p+"go-storage", words("storage.googleapis.com"), words("/proxy-golang-org-prod/**")),
 		opened(p+"crates", words("index.crates.io static.crates.io"), reads, nil),
 		opened(p+"crates-api", words("crates.io"), reads, words("/api/v1/crates/**")),
 		opened(p+"rubygems", words("rubygems.org index.rubygems.org"), reads, nil),
 		opened(p+"maven", words("repo.maven.apache.org repo1.maven.org"), reads, nil),
 		opened(p+"gradle", words("plugins.gradle.org plugins-artifacts.gradle.org services.gradle.org downloads.gradle.org"), reads, nil),
+		opened(p+"gradle-wrapper", words("github.com"), reads, words("/gradle/gradle-distributions/releases/download/**")),
+		signed(p+"gradle-assets", words("release-assets.githubusercontent.com objects.githubusercontent.com"), words("/github-production-release-asset/** /github-production-release-asset-2e65be/**")),
 		opened(p+"nuget", words("api.nuget.org"), reads, nil),
 		opened(p+"packagist", words("repo.packagist.org"), reads, nil),
 		opened(p+"conda", words("conda.anaconda.org repo.anaconda.com"), reads, nil),
@@ -120,7 +132,8 @@ func hostingRules() []Rule {
 		opened(p+"refs", hosts, words("GET"), depths("/info/refs")),
 		opened(p+"fetch", hosts, words("POST"), depths("/git-upload-pack")),
 		opened(p+"archives", hosts, reads, append(words("/*/*/archive/** /*/*/releases/download/** /*/*/releases/latest/download/** /*/*/raw/** /*/*/get/*"), depths("/-/archive/**")...)),
-		opened(p+"downloads", words("codeload.github.com raw.githubusercontent.com objects.githubusercontent.com release-assets.githubusercontent.com"), reads, nil),
+		opened(p+"downloads", words("codeload.github.com raw.githubusercontent.com"), reads, nil),
+		signed(p+"releases", words("release-assets.githubusercontent.com objects.githubusercontent.com"), words("/github-production-release-asset/** /github-production-release-asset-2e65be/**")),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Requests that the package managers and git make, in words: method, URL.
 func TestPresetsInstallAndDontPublish(t *testing.T) {
-	for preset, tests := range map[string]struct{ allowed, denied string }{
+	for preset, tests := range map[string]struct{ allowed, signed, denied string }{
 		"package-registries": {
 			allowed: `
 				GET registry.npmjs.org/left-pad
@@ -19,7 +19,6 @@ func TestPresetsInstallAndDontPublish(t *testing.T) {
 				HEAD files.pythonhosted.org/packages/ab/cd/requests-2.0.whl
 				GET proxy.golang.org/golang.org/x/net/@v/list
 				GET sum.golang.org/lookup/golang.org/x/net@v0.62.0
-				GET storage.googleapis.com/proxy-golang-org-prod/abc/x.zip
 				GET index.crates.io/se/rd/serde
 				GET static.crates.io/crates/serde/serde-1.0.0.crate
 				GET crates.io/api/v1/crates/serde/1.0.0/download
@@ -30,7 +29,11 @@ func TestPresetsInstallAndDontPublish(t *testing.T) {
 				GET conda.anaconda.org/conda-forge/linux-64/repodata.json
 				GET deb.debian.org/debian/dists/trixie/InRelease
 				GET archive.ubuntu.com/ubuntu/dists/noble/InRelease
-				GET dl-cdn.alpinelinux.org/alpine/v3.22/main/x86_64/APKINDEX.tar.gz`,
+				GET dl-cdn.alpinelinux.org/alpine/v3.22/main/x86_64/APKINDEX.tar.gz
+				GET github.com/gradle/gradle-distributions/releases/download/v9.0/gradle-9.0-bin.zip`,
+			signed: `
+				GET release-assets.githubusercontent.com/github-production-release-asset/1/2
+				GET storage.googleapis.com/proxy-golang-org-prod/abc/x.zip`,
 			denied: `
 				PUT registry.npmjs.org/left-pad
 				PUT registry.npmjs.org/@acme%2Fstolen
@@ -53,6 +56,8 @@ func TestPresetsInstallAndDontPublish(t *testing.T) {
 				POST plugins.gradle.org/api/v1/publish
 				PUT www.nuget.org/api/v2/package
 				PUT deb.debian.org/debian/x
+				GET github.com/acme/app/releases/download/v1/app.tar.gz
+				PUT release-assets.githubusercontent.com/github-production-release-asset/1/2
 				GET example.test/`,
 		},
 		"git-hosting": {
@@ -67,6 +72,9 @@ func TestPresetsInstallAndDontPublish(t *testing.T) {
 				GET github.com/acme/app/archive/refs/tags/v1.tar.gz
 				GET codeload.github.com/acme/app/tar.gz/refs/heads/main
 				GET raw.githubusercontent.com/acme/app/main/README.md`,
+			signed: `
+				GET release-assets.githubusercontent.com/github-production-release-asset/1/2
+				GET objects.githubusercontent.com/github-production-release-asset-2e65be/1/2`,
 			denied: `
 				POST github.com/acme/app.git/git-receive-pack
 				POST github.com/acme/app/git-receive-pack
@@ -108,20 +116,21 @@ func TestPresetsInstallAndDontPublish(t *testing.T) {
 		},
 	} {
 		s := compileText(t, `{"presets": ["`+preset+`"]}`)
-		checkLines(t, s, preset, tests.allowed, ReasonAllowed)
-		checkLines(t, s, preset, tests.denied, ReasonNoRule)
+		checkLines(t, s, preset, tests.allowed, ReasonAllowed, ForeignBlock)
+		checkLines(t, s, preset, tests.signed, ReasonAllowed, ForeignAllow)
+		checkLines(t, s, preset, tests.denied, ReasonNoRule, ForeignBlock)
 	}
 }
 
-// checkLines asks about each line, METHOD host/path; what is allowed has to be seen inside, and to block foreign credentials.
-func checkLines(t *testing.T, s *Snapshot, name, lines string, want Reason) {
+// checkLines asks about each line, METHOD host/path; what is allowed has to be seen inside, with that word on foreign credentials.
+func checkLines(t *testing.T, s *Snapshot, name, lines string, want Reason, foreign ForeignCredentials) {
 	t.Helper()
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
 		method, url, _ := strings.Cut(strings.TrimSpace(line), " ")
 		host, path, _ := strings.Cut(url, "/")
 		r := request(host, method, "/"+path)
 		v := s.Evaluate(&r)
-		if v.Reason != want || v.Allowed() && (v.TLS != Inspect || v.Foreign != ForeignBlock || !v.Inside) || !v.Allowed() && !v.Requestable {
+		if v.Reason != want || v.Allowed() && (v.TLS != Inspect || v.Foreign != foreign || !v.Inside) || !v.Allowed() && !v.Requestable {
 			t.Errorf("%s: %s: %+v", name, line, v)
 		}
 	}
@@ -179,14 +188,14 @@ func TestGitAccess(t *testing.T) {
 				if allowed[i] {
 					want = ReasonAllowed
 				}
-				checkLines(t, s, access+" "+repository, lines, want)
+				checkLines(t, s, access+" "+repository, lines, want, ForeignBlock)
 			}
-			checkLines(t, s, access+" "+repository, never, ReasonNoRule)
+			checkLines(t, s, access+" "+repository, never, ReasonNoRule, ForeignBlock)
 			other := ReasonNoRule
 			if repository == "acme/*" {
 				other = ReasonAllowed
 			}
-			checkLines(t, s, access+" "+repository, "POST git.test/acme/other.git/git-upload-pack\nGET git.test/acme/app2/info/refs", other)
+			checkLines(t, s, access+" "+repository, "POST git.test/acme/other.git/git-upload-pack\nGET git.test/acme/app2/info/refs", other, ForeignBlock)
 		}
 	}
 }
