@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -184,14 +183,13 @@ func (f *FormIn) answer(p store.Policy, done changed) (*documentOut, error) {
 	return out, nil
 }
 
-// toYAML writes JSON as YAML in the same order, with lists of plain values on one line.
+// toYAML writes a stored document as YAML.
 func toYAML(document json.RawMessage) ([]byte, error) {
-	var n yaml.Node
-	if err := yaml.Unmarshal(document, &n); err != nil { // JSON is YAML
+	d, err := policies.Parse(document)
+	if err != nil {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
-	unstyle(&n)
-	return writeYAML(&n)
+	return policies.FormatYAML(d)
 }
 
 func writeYAML(n *yaml.Node) ([]byte, error) {
@@ -202,24 +200,4 @@ func writeYAML(n *yaml.Node) ([]byte, error) {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
 	return b.Bytes(), nil
-}
-
-// plainWord is what every reader of YAML takes for text without quotes, but for the words of booleans in older ones.
-var (
-	plainWord = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9./_-]*$`)
-	oldBool   = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
-)
-
-func unstyle(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" || plainWord.MatchString(n.Value) && !oldBool.MatchString(n.Value) {
-		n.Style = 0
-	}
-	plain := n.Kind == yaml.SequenceNode
-	for _, c := range n.Content {
-		unstyle(c)
-		plain = plain && c.Kind == yaml.ScalarNode
-	}
-	if plain {
-		n.Style = yaml.FlowStyle
-	}
 }

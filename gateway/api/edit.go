@@ -1,17 +1,16 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"go.yaml.in/yaml/v3"
 
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
@@ -28,8 +27,7 @@ type edit struct {
 // over reports whether a rule's time is over.
 func over(end, now time.Time) bool { return !end.IsZero() && !now.Before(end) }
 
-// of returns the document with the edit made, in normal form, and which rules went. The author's text is edited likewise, so
-// that its comments stay; where that can't be done so that it says the same, the text is not kept.
+// of returns the document with the edit made, in normal form, and which rules went. The author's text is edited likewise.
 func (e edit) of(p store.Policy) (store.Policy, []string, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(p.Document, &fields); err != nil {
@@ -72,47 +70,24 @@ func (e edit) of(p store.Policy) (store.Policy, []string, error) {
 	if p.Document, err = json.Marshal(parsed); err != nil {
 		return p, nil, err
 	}
-	p.Origin = store.Origin{Source: e.ofSource(p.Source, dropped, p.Document)}
+	source, err := edited(p.Source, parsed)
+	if err != nil {
+		return p, nil, err
+	}
+	p.Origin = store.Origin{Source: source}
 	return p, dropped, nil
 }
 
-// ofSource makes the edit in the author's YAML; empty if the result would not say what want says.
-func (e edit) ofSource(source string, dropped []string, want json.RawMessage) string {
-	var n yaml.Node
-	if source == "" || yaml.Unmarshal([]byte(source), &n) != nil || len(n.Content) != 1 {
-		return ""
+// edited makes the same change in the author's text, whose comments stay.
+func edited(source string, to *policies.Document) (string, error) {
+	if source == "" {
+		return "", nil
 	}
-	rules := valueOf(n.Content[0], "rules")
-	if rules == nil || rules.Kind != yaml.SequenceNode {
-		return ""
-	}
-	rules.Content = slices.DeleteFunc(rules.Content, func(rule *yaml.Node) bool {
-		id := valueOf(rule, "id")
-		return id != nil && slices.Contains(dropped, id.Value)
-	})
-	if e.add != nil {
-		var rule yaml.Node
-		if yaml.Unmarshal(e.add, &rule) != nil || len(rule.Content) != 1 {
-			return ""
-		}
-		unstyle(&rule)
-		if len(rules.Content) == 0 {
-			rules.Style = 0
-		}
-		rules.Content = append(rules.Content, rule.Content[0])
-	}
-	text, err := writeYAML(&n)
+	text, err := policies.EditYAML([]byte(source), to)
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("editing the text of a policy: %w", err)
 	}
-	parsed, err := policies.Parse(text)
-	if err != nil {
-		return ""
-	}
-	if normal, err := json.Marshal(parsed); err != nil || !bytes.Equal(normal, want) {
-		return ""
-	}
-	return string(text)
+	return string(text), nil
 }
 
 type pruneOut struct {

@@ -138,11 +138,14 @@ func (j *judged) knows(o policies.Observation) bool {
 
 // yaml writes the draft with its evidence as comments.
 func (l *learnt) yaml() ([]byte, error) {
+	text, err := toYAML(l.Document)
+	if err != nil {
+		return nil, err
+	}
 	var n yaml.Node
-	if err := yaml.Unmarshal(l.Document, &n); err != nil {
+	if err := yaml.Unmarshal(text, &n); err != nil {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
-	unstyle(&n)
 	by := map[string]policies.Evidence{}
 	var left []string
 	for _, e := range l.Evidence {

@@ -75,7 +75,7 @@ func TestOwnListIsChangedLive(t *testing.T) {
 	}
 	got := c.Do("GET", at, nil).Want(200)
 	c.Do("PUT", at, got.Body).Want(200) // what was read can be sent back
-	if yaml := c.Also("Accept", "application/yaml").Do("GET", at, nil).Want(200); yaml.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(string(yaml.Body), "hosts: [b.test]") {
+	if yaml := c.Also("Accept", "application/yaml").Do("GET", at, nil).Want(200); yaml.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(string(yaml.Body), "- b.test\n") {
 		t.Errorf("%s %s", yaml.Header.Get("Content-Type"), yaml.Body)
 	}
 	for body, location := range map[string]string{`{"rulez":[]}`: "body.rulez", `{"rules":[{"id":"a","action":"allow","hosts":["*.com"]}]}`: "body.rules[0].hosts[0]"} {

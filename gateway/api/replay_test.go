@@ -160,7 +160,7 @@ func TestLearnDraftsWhatWasSeen(t *testing.T) {
 
 	yaml := c.Also("Accept", "application/yaml").Do("POST", "/policies/learn", object{"sandbox": two, "only_new": true}).Want(200)
 	text := string(yaml.Body)
-	if yaml.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(text, "# 1 time by 1 sandbox, first 20") || !strings.Contains(text, "closed.test port 443 (denied)") || strings.Contains(text, "a.test]") {
+	if yaml.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(text, "# 1 time by 1 sandbox, first 20") || !strings.Contains(text, "closed.test port 443 (denied)") || strings.Contains(text, "- a.test\n") {
 		t.Errorf("%s", text)
 	}
 	c.Do("PUT", "/policies/learnt", text).Want(200)
