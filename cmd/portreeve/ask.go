@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
 
 	"portreeve.dev/gateway/client"
 )
@@ -14,4 +17,18 @@ func ask(ctx context.Context, api *client.Client, method, path string, body, int
 		return nil, err
 	}
 	return raw, json.Unmarshal(raw, into)
+}
+
+// whole makes a request with headers and a body of any kind, "" for none, and returns the whole answer.
+func whole(ctx context.Context, api *client.Client, method, path string, header http.Header, body string) ([]byte, error) {
+	var from io.Reader
+	if body != "" {
+		from = strings.NewReader(body)
+	}
+	resp, err := api.SendWith(ctx, method, path, header, from)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }

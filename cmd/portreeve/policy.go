@@ -18,7 +18,8 @@ import (
 func (a *app) policy() *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Read, write and try policies; NAME is ceiling for the org's own"}
 	group(c)
-	c.AddCommand(a.policyList(), a.policyGet(), a.policySet(), a.policyCheck())
+	c.AddCommand(a.policyList(), a.policyGet(), a.policySet(), a.policyApply(), a.policyDelete(), a.policyCheck(), a.policyTest(), a.policyLint(), a.policyDiff(),
+		a.policyHistory(), a.policyRestore(), a.policyReplay(), a.policyLearn(), a.policyPresets(), a.policyPrune())
 	return c
 }
 
@@ -40,6 +41,8 @@ func (a *app) policyList() *cobra.Command {
 			Policies []struct {
 				Name    string `json:"name"`
 				Version int64  `json:"version"`
+				Rules   int    `json:"rules"`
+				Default bool   `json:"default"`
 			} `json:"policies"`
 		}
 		raw, err := ask(c.Context(), api, http.MethodGet, "/policies", nil, &list)
@@ -47,9 +50,13 @@ func (a *app) policyList() *cobra.Command {
 			return err
 		}
 		return a.print(raw, func() {
-			rows := [][]string{{"NAME", "VERSION"}}
+			rows := [][]string{{"NAME", "VERSION", "RULES", "DEFAULT"}}
 			for _, p := range list.Policies {
-				rows = append(rows, []string{p.Name, fmt.Sprint(p.Version)})
+				isDefault := "-"
+				if p.Default {
+					isDefault = "yes"
+				}
+				rows = append(rows, []string{p.Name, fmt.Sprint(p.Version), fmt.Sprint(p.Rules), isDefault})
 			}
 			a.table(rows)
 		})
@@ -57,22 +64,47 @@ func (a *app) policyList() *cobra.Command {
 }
 
 func (a *app) policyGet() *cobra.Command {
-	return &cobra.Command{Use: "get NAME", Short: "Show a policy", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
+	var version int64
+	c := &cobra.Command{Use: "get NAME", Short: "Show a policy, as it was written or as YAML; with -o json in its normal form", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		path := policyPath(args[0])
+		if version > 0 {
+			path += fmt.Sprintf("/versions/%d", version)
+		}
+		form := http.Header{"Accept": {"application/yaml"}}
+		if a.output == "json" {
+			form = http.Header{"Accept": {"application/json"}}
+		}
+		text, err := whole(c.Context(), api, http.MethodGet, path, form, "")
+		if err != nil {
+			return err
+		}
+		return a.print(json.RawMessage(text), func() { a.out.Write(text) })
+	}}
+	c.Flags().Int64Var(&version, "version", 0, "an older version")
+	return c
+}
+
+func (a *app) policyDelete() *cobra.Command {
+	return &cobra.Command{Use: "delete NAME", Short: "Delete a named policy; restore brings it back", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
 		api, err := a.client()
 		if err != nil {
 			return err
 		}
 		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, policyPath(args[0]), nil, &raw); err != nil {
+		if err := api.Do(c.Context(), http.MethodDelete, "/policies/"+segment(args[0]), nil, &raw); err != nil {
 			return err
 		}
-		a.output = "json" // a policy is a document
-		return a.print(raw, nil)
+		return a.print(raw, func() { a.say("portreeve: policy %s is deleted", args[0]) })
 	}}
 }
 
 func (a *app) policySet() *cobra.Command {
 	var file string
+	var report bool
 	c := &cobra.Command{Use: "set NAME", Short: "Replace a policy by a document (JSON or YAML)", Args: exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := a.document(file)
@@ -83,24 +115,35 @@ func (a *app) policySet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			resp, err := api.Send(c.Context(), http.MethodPut, policyPath(args[0])+"?wait=applied", mediaType(document), strings.NewReader(document))
+			path := policyPath(args[0]) + "?wait=applied"
+			if report {
+				path += "&tests=report"
+			}
+			text, err := whole(c.Context(), api, http.MethodPut, path, http.Header{"Content-Type": {mediaType(document)}}, document)
 			if err != nil {
+				return failedTests(err)
+			}
+			var done client.Changed
+			if err := json.Unmarshal(text, &done); err != nil {
 				return err
 			}
-			defer resp.Body.Close()
-			data, err := io.ReadAll(resp.Body)
-			if err != nil {
-				return err
-			}
-			return a.print(json.RawMessage(data), func() { a.say("portreeve: policy %s is in force", args[0]) })
+			a.warn(done.Warnings, done.Failed)
+			return a.print(json.RawMessage(text), func() { a.say("portreeve: policy %s is in force", args[0]) })
 		}}
+	c.Flags().BoolVar(&report, "report-tests", false, "only tell failing tests of the document")
 	c.Flags().StringVarP(&file, "file", "f", "-", "the document; - is standard input")
 	return c
 }
 
+// documentMost is how long a document may be; what is longer is refused and not cut.
+const documentMost = 4 << 20
+
 func (a *app) document(file string) (string, error) {
 	if file == "-" {
-		data, err := io.ReadAll(io.LimitReader(a.in, 2<<20))
+		data, err := io.ReadAll(io.LimitReader(a.in, documentMost+1))
+		if err == nil && len(data) > documentMost {
+			err = fmt.Errorf("the document on standard input is over %d bytes", documentMost)
+		}
 		return string(data), err
 	}
 	data, err := os.ReadFile(file)
@@ -127,14 +170,14 @@ func (a *app) policyCheck() *cobra.Command {
 				body["policy"] = policy
 			}
 			if sandbox != "" {
-				body["sandbox_id"] = sandbox
+				body["sandbox"] = sandbox
 			}
 			if file != "" {
 				document, err := a.document(file)
 				if err != nil {
 					return err
 				}
-				body["draft"] = document
+				body["document"] = document
 			}
 			var raw json.RawMessage
 			if err := api.Do(c.Context(), http.MethodPost, "/policies/check", body, &raw); err != nil {

@@ -58,6 +58,8 @@ func (a *app) status(err error) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(a.err, "portreeve: hint: %s --help\n", usage.command)
 		return 2
+	case errors.As(err, &denied{}):
+		return 3
 	}
 	return 1
 }

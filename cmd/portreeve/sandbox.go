@@ -13,14 +13,15 @@ import (
 
 // A box is what the commands read of a sandbox; --output json prints the API's own answer.
 type box struct {
-	ID        string    `json:"sandbox_id"`
-	Status    string    `json:"status"`
-	Reason    string    `json:"reason"`
-	Addr      string    `json:"addr"`
-	Policy    string    `json:"policy"`
-	Template  string    `json:"template"`
-	CreatedAt time.Time `json:"created_at"`
-	ExpiresAt time.Time `json:"expires_at"`
+	ID        string          `json:"sandbox_id"`
+	Status    string          `json:"status"`
+	Reason    string          `json:"reason"`
+	Addr      string          `json:"addr"`
+	Policy    string          `json:"policy"`
+	Template  string          `json:"template"`
+	CreatedAt time.Time       `json:"created_at"`
+	ExpiresAt time.Time       `json:"expires_at"`
+	Egress    json.RawMessage `json:"egress"` // a list of its own
 }
 
 // createFlags are the flags of each command that makes a sandbox.
@@ -61,6 +62,7 @@ func (a *app) sandbox() *cobra.Command {
 	c.AddCommand(a.sandboxCreate(), a.sandboxList(), a.sandboxInspect(), a.sandboxExec(), a.sandboxExtend(),
 		a.sandboxVerb("stop", "Stop and delete a sandbox", http.MethodPost, "/stop"),
 		a.sandboxVerb("delete", "Delete a sandbox", http.MethodDelete, ""),
+		a.sandboxEgress(), a.sandboxPolicy(),
 		a.sandboxVerb("pause", "Stop a sandbox's clock; its memory stays", http.MethodPost, "/pause"),
 		a.sandboxVerb("resume", "Let a paused sandbox go on", http.MethodPost, "/resume"))
 	return c
@@ -125,7 +127,7 @@ func (a *app) sandboxInspect() *cobra.Command {
 		}
 		return a.print(raw, func() {
 			a.table([][]string{{"id", b.ID}, {"status", b.Status}, {"reason", orDash(b.Reason)}, {"address", orDash(b.Addr)},
-				{"image", orDash(b.Template)}, {"policy", orDash(b.Policy)}, {"made", b.CreatedAt.Format(time.RFC3339)}, {"ends", b.ExpiresAt.Format(time.RFC3339)}})
+				{"image", orDash(b.Template)}, {"policy", orDash(b.Policy)}, {"own list", ownText(b)}, {"made", b.CreatedAt.Format(time.RFC3339)}, {"ends", b.ExpiresAt.Format(time.RFC3339)}})
 		})
 	}}
 }

@@ -102,14 +102,21 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 
 // Send is Do with a body of any kind; the answer's body is the caller's to close. An answer of 400 or above is a *Problem.
 func (c *Client) Send(ctx context.Context, method, path, contentType string, body io.Reader) (*http.Response, error) {
+	return c.SendWith(ctx, method, path, http.Header{"Content-Type": {contentType}}, body)
+}
+
+// SendWith is Send with headers.
+func (c *Client) SendWith(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "ApiKey "+c.key)
-	if body != nil {
-		req.Header.Set("Content-Type", contentType)
+	for name, values := range header {
+		if body != nil || name != "Content-Type" {
+			req.Header[name] = values
+		}
 	}
+	req.Header.Set("Authorization", "ApiKey "+c.key)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, unreachable(err)
