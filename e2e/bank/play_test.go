@@ -20,8 +20,50 @@ type said struct {
 // batch is how many plays one job holds: an answer of execute is a megabyte at most.
 const batch = 120
 
-// playAll plays everything under one policy in one sandbox, and judges it.
+// alike is how many cases about the same host one sandbox plays: more denials than ten that are equal, in a minute, are
+// counted in one row of the record, and here each has to be seen.
+const alike = 9
+
+// playAll plays everything under one policy, in as few sandboxes as that takes.
 func (w *world) playAll(policy string, plays []*play) {
+	w.t.Helper()
+	var bins [][]*play
+	var counts []map[string]int
+	for _, p := range plays {
+		key, at := p.target(), 0
+		for at < len(bins) && counts[at][key] >= alike {
+			at++
+		}
+		if at == len(bins) {
+			bins, counts = append(bins, nil), append(counts, map[string]int{})
+		}
+		bins[at] = append(bins[at], p)
+		if !p.allow {
+			counts[at][key]++
+		}
+	}
+	for _, bin := range bins {
+		w.playIn(policy, bin)
+	}
+}
+
+// target is the host that the case is about.
+func (p *play) target() string {
+	for _, s := range p.kase.Do {
+		for _, field := range []string{"connect", "dial"} {
+			if to, ok := s[field].(string); ok {
+				return to
+			}
+		}
+		if ask, ok := s["ask"].(map[string]any); ok {
+			return fmt.Sprint(ask["to"])
+		}
+	}
+	return ""
+}
+
+// playIn plays everything in one sandbox, and judges it.
+func (w *world) playIn(policy string, plays []*play) {
 	w.t.Helper()
 	b, err := w.tryBox(policy)
 	if err != nil {
