@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -78,6 +79,29 @@ func (i *Injector) Version(secret string, at Request) (version int64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// A Destination is a host and port that a grant names.
+type Destination struct {
+	Host string
+	Port uint16
+}
+
+// Destinations lists, once each, where some value may go for a sandbox under that named policy.
+func (i *Injector) Destinations(policy string) []Destination {
+	if i == nil {
+		return nil
+	}
+	var all []Destination
+	for _, s := range i.secrets {
+		for _, g := range s.Grants {
+			d := Destination{g.Host, g.Port}
+			if (len(g.Policies) == 0 || slices.Contains(g.Policies, policy)) && !slices.Contains(all, d) {
+				all = append(all, d)
+			}
+		}
+	}
+	return all
 }
 
 // Apply shapes r, which goes to at over verified TLS unless at says to withhold. On a granted host it removes the sandbox's own

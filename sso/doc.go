@@ -14,6 +14,7 @@
 //   - SS-2: the text of a key comes out of Reveal and nothing else: not out of fmt, slog, JSON or text marshalling (TestSecretNeverPrints).
 //   - SS-3: the zero principal is nobody and holds no scope (TestZeroPrincipalIsNobody).
 //   - SS-4: a request that presents two credentials is refused, whichever of them is good (TestTwoCredentialsAreRefused).
+//   - SS-5: a sandbox holds no scope, whatever it is given (TestSandboxHoldsNoScope).
 //
 // # Not here
 //

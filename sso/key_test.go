@@ -115,6 +115,21 @@ func TestZeroPrincipalIsNobody(t *testing.T) {
 	}
 }
 
+func TestSandboxHoldsNoScope(t *testing.T) {
+	p := sso.Sandbox("sbx_1", "org_1")
+	p.Scopes = sso.Scopes()
+	if !p.Valid() || p.String() != "sandbox:sbx_1" {
+		t.Errorf("a sandbox is nobody: %s", p)
+	}
+	key := p
+	key.Kind = sso.KindKey
+	for _, s := range sso.Scopes() {
+		if p.Has(s) || !key.Has(s) {
+			t.Errorf("scope %s: a sandbox has it: %v, a key: %v", s, p.Has(s), key.Has(s))
+		}
+	}
+}
+
 func TestTwoCredentialsAreRefused(t *testing.T) {
 	header := func(pairs ...string) http.Header {
 		h := http.Header{}

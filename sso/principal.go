@@ -12,6 +12,8 @@ const (
 	KindKey    Kind = "key"    // an API key
 	KindSetup  Kind = "setup"  // the one-time token of the start screen, registering an org
 	KindSystem Kind = "system" // a part of ours: the node reporting an end, a restart reconciling
+	// KindSandbox is a sandbox that asks for something about itself, by the one address of ours that it reaches. It holds no scope.
+	KindSandbox Kind = "sandbox"
 )
 
 // A Scope is one thing that a key may do. Scopes imply nothing of each other.
@@ -22,10 +24,12 @@ const (
 	ScopeWrite  Scope = "write"  // make, use and end sandboxes
 	ScopeAdmin  Scope = "admin"  // change policies, settings and keys; read the audit log
 	ScopeGrants Scope = "grants" // say where secrets may go
+	// ScopeApprove is to decide what sandboxes ask for: no more than that, for at most a day, and never against a deny rule.
+	ScopeApprove Scope = "approve"
 )
 
 // Scopes lists every scope there is.
-func Scopes() []Scope { return []Scope{ScopeRead, ScopeWrite, ScopeAdmin, ScopeGrants} }
+func Scopes() []Scope { return []Scope{ScopeRead, ScopeWrite, ScopeAdmin, ScopeGrants, ScopeApprove} }
 
 // ParseScope returns the scope of that name.
 func ParseScope(name string) (Scope, bool) {
@@ -48,16 +52,16 @@ type Principal struct {
 // Valid reports whether this is somebody, of some org.
 func (p Principal) Valid() bool {
 	switch p.Kind {
-	case KindKey, KindSetup, KindSystem:
+	case KindKey, KindSetup, KindSystem, KindSandbox:
 		return p.ID != "" && p.Org != ""
 	default:
 		return false
 	}
 }
 
-// Has reports whether the principal holds the scope.
+// Has reports whether the principal holds the scope. A sandbox holds none, whatever it was given.
 func (p Principal) Has(s Scope) bool {
-	return p.Valid() && s != "" && slices.Contains(p.Scopes, s)
+	return p.Valid() && p.Kind != KindSandbox && s != "" && slices.Contains(p.Scopes, s)
 }
 
 // MayGive reports whether the principal may give the named policy to a sandbox.
@@ -71,6 +75,11 @@ func (p Principal) String() string {
 		return "nobody"
 	}
 	return strings.Join([]string{string(p.Kind), p.ID}, ":")
+}
+
+// Sandbox returns the principal of a sandbox that asks about itself.
+func Sandbox(id, org string) Principal {
+	return Principal{Kind: KindSandbox, ID: id, Org: org}
 }
 
 // System returns the principal of a part of ours acting within org.

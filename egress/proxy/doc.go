@@ -63,6 +63,7 @@
 //   - EP-70: each byte between sandbox and outside is metered once, whatever way it takes (TestEachByteIsMetered).
 //   - EP-71: a connection that a used up quota refuses is told so and reaches nothing (TestQuotaIsTold).
 //   - EP-72: an org's idle upstream connections make room for its own, never for another's (TestIdleUpstreamsMakeRoom, TestPoolsAreBounded).
+//   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //
 // # Not here
 //

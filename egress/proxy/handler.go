@@ -216,8 +216,16 @@ func (x *exchange) answer(j judgement, f failed, decision string) {
 	closing := x.c.denied.Load() != nil && x.r.ProtoMajor == 1
 	writeProblem(x.w, closing, problem{
 		Title: titleOf(f), Status: f.status, Code: f.code, Decision: decision, Rule: v.Rule, Reason: v.Reason.String(),
-		Guidance: v.Guidance(), Version: v.Version, Requestable: v.Requestable, Destination: x.c.destination(),
+		Guidance: v.Guidance(), Version: v.Version, Requestable: v.Requestable, RequestURL: x.requestURL(v), Destination: x.c.destination(),
 	})
+}
+
+// requestURL is where access to what was refused may be asked for: only what no rule allows, and only by name.
+func (x *exchange) requestURL(v policies.Verdict) string {
+	if x.p.cfg.Self == nil || x.c.host == "" || !v.Requestable || v.Reason != policies.ReasonNoRule {
+		return ""
+	}
+	return "http://" + SelfHost + "/requests"
 }
 
 func titleOf(f failed) string {

@@ -296,6 +296,36 @@ func TestDeniedNameGetsAProblem(t *testing.T) {
 	}
 }
 
+// TestRefusalSaysWhereToAsk: what no rule allows may be asked for; what a rule forbids may not, nor where nobody answers.
+func TestRefusalSaysWhereToAsk(t *testing.T) {
+	document := `{"id":"good","action":"allow","hosts":["good.test"],"protocols":["http"],"paths":["/open/**"]},{"id":"not","action":"deny","hosts":["evil.test"]}`
+	for _, c := range []struct {
+		name, url string
+		self      bool
+		want      string
+	}{
+		{"no rule for the host", "http://other.test/x", true, "http://portreeve.internal/requests"},
+		{"no rule for the path", "http://good.test/shut", true, "http://portreeve.internal/requests"},
+		{"a deny rule", "http://evil.test/x", true, ""},
+		{"nobody to ask", "http://other.test/x", false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, document, func(cfg *Config) {
+				if c.self {
+					cfg.Self = http.NotFoundHandler()
+				}
+			})
+			resp, err := w.client(false, nil).Get(c.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := problemIn(t, resp); p.RequestURL != c.want || p.Requestable != (c.name != "a deny rule") {
+				t.Errorf("the refusal is %+v", p)
+			}
+		})
+	}
+}
+
 func TestEveryRequestIsJudgedByTheNewestPolicy(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		w := newWorld(t, allowGood)

@@ -24,6 +24,7 @@ type problem struct {
 	Version     int64  `json:"policy_version"`
 	Retryable   bool   `json:"retryable"`
 	Requestable bool   `json:"requestable"`
+	RequestURL  string `json:"request_url,omitempty"` // where access may be asked for
 	Destination string `json:"destination"`
 }
 
