@@ -5,6 +5,7 @@
 //	hostile http NAME:PORT HOST PATH             the same in the clear
 //	hostile requests NAME:PORT [TARGET HOST]...  requests in the clear, one after another on one connection
 //	hostile tcp NAME:PORT                        connects, prints the first line that comes, or what an echo gives back
+//	hostile self METHOD PATH BODY HEADER...      asks portreeve.internal with these headers, prints status and body
 //	hostile udp NAME:PORT                        sends a packet, prints what comes back
 //	hostile hold NAME:PORT                       connects to an echo and prints how long it was until the other side ended it
 //	hostile drain NAME:PORT SNI HOST PATH FILE   downloads over TLS, at some 2 MiB/s; the file says how many bytes came so far, and

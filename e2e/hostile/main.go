@@ -34,6 +34,8 @@ func run(args []string) (string, error) {
 		return inTheClear(args[0], args[1], args[2])
 	case verb == "requests" && len(args)%2 == 1:
 		return requests(args[0], args[1:])
+	case verb == "self" && len(args) >= 3:
+		return askSelf(args[0], args[1], args[2], args[3:])
 	case verb == "tcp" && len(args) == 1:
 		return plain(args[0])
 	case verb == "udp" && len(args) == 1:

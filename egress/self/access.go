@@ -86,7 +86,7 @@ func (h *Handler) complete(ctx context.Context, b egress.Binding, body *askBody)
 		if d.Layer != "dns" {
 			a.Port, a.Protocol = d.Port, firstOf(d.Protocol, a.Protocol)
 		}
-		if a.Width == egress.WidthURL && len(a.Methods)+len(a.Paths) == 0 && d.Layer == "http" {
+		if a.Width == egress.WidthURL && len(a.Methods)+len(a.Paths) == 0 && d.Layer == "http" && d.Path != "" {
 			a.Methods, a.Paths = []string{d.Method}, []string{d.Path}
 		}
 	}

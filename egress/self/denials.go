@@ -42,6 +42,8 @@ func (m *Denials) Note(d *decisions.Decision) {
 	if r == nil {
 		r = m.enter(key)
 	}
+	// One that is counted again comes again, under the same id.
+	r.last = slices.DeleteFunc(r.last, func(had decisions.Decision) bool { return had.ID == d.ID })
 	if len(r.last) == denialsEach {
 		r.last = slices.Delete(r.last, 0, 1)
 	}

@@ -33,6 +33,12 @@
 //   - GA-19: a sandbox's policy and own list are changed only by a key that may give that policy (TestOwnListNeedsItsPolicy).
 //   - GA-20: no document comes into force against its own tests, unless it was asked to only report them (TestFailingTestRefusesTheChange).
 //   - GA-25: a live connection is ended only after the audit log says who ends it (TestKilledFlowIsWrittenDownFirst).
+//   - GA-40: a sandbox asks only for what plainly no rule allows: not for what a rule denies or the floor closes (TestOnlyTheMissingRuleIsAskedFor).
+//   - GA-41: an edge that brings an ask is believed in nothing but which sandbox it heard (TestEdgeIsNotBelieved).
+//   - GA-42: whoever asks for access does not decide about it (TestWhoAsksDoesNotDecide).
+//   - GA-43: access that was asked for ends by itself, after a day at the latest (TestApprovalGivesAccessForAWhile).
+//   - GA-44: an ask is held only while somebody watches who may decide (TestHeldOnlyWhileSomebodyWatches).
+//   - GA-45: access to a host with a grant is given opened, never passed (TestGrantedHostIsGivenOpened).
 //
 // # Not here
 //

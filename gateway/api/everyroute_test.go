@@ -82,7 +82,7 @@ func operations(t *testing.T, w *apitest.World) []operation {
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
 func (o operation) at(value string) string {
-	if o.path == "/decisions/stream" {
+	if strings.HasSuffix(o.path, "/stream") {
 		return o.path + "?made_up=1" // or it would answer without end
 	}
 	return pathParam.ReplaceAllString(o.path, url.PathEscape(value))
@@ -91,7 +91,7 @@ func (o operation) at(value string) string {
 func TestEveryRouteNeedsAKey(t *testing.T) {
 	w := apitest.New(t)
 	c := w.Org("one")
-	made := c.Do("POST", "/api-keys", object{"name": "x", "scopes": []string{"read", "write", "admin", "grants"}}).Want(201)
+	made := c.Do("POST", "/api-keys", object{"name": "x", "scopes": []string{"read", "write", "admin", "grants", "approve"}}).Want(201)
 	c.Do("DELETE", "/api-keys/"+made.String("api_key.id"), nil).Want(200)
 	base := strings.TrimSuffix(w.URL, "/v1")
 	for _, o := range operations(t, w) {
@@ -120,7 +120,7 @@ func TestEveryRouteNeedsAKey(t *testing.T) {
 func TestEveryRouteNeedsItsScope(t *testing.T) {
 	w := apitest.New(t)
 	owner := w.Org("one")
-	all := []string{"read", "write", "admin", "grants"}
+	all := []string{"read", "write", "admin", "grants", "approve"}
 	clients := map[string]*apitest.Client{}
 	for _, without := range all {
 		clients[without] = owner.With(slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == without }))
@@ -184,7 +184,7 @@ func TestNoRefusalRepeatsAValue(t *testing.T) {
 		"a rule": []any{map[string]any{"id": "a", "action": "allow", "hosts": []any{canary + ".com/" + canary}, "ports": []any{canary}, "cidrs": []any{canary}, "expires_at": canary, "tls": canary, "methods": []any{canary}, "paths": []any{canary}, "message": []any{canary}}},
 	}
 	for _, o := range operations(t, w) {
-		if o.path == "/decisions/stream" {
+		if strings.HasSuffix(o.path, "/stream") {
 			continue // its parameters are tried below
 		}
 		at := o.at(box)
@@ -235,6 +235,7 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 	dec := record(t, w, mine.Org, box, "api.test")
 	mine.Do("POST", "/sandbox/"+box+"/files/write", map[string]any{"path": "a", "content": ""}).Want(200)
 	mine.Do("POST", "/secrets", map[string]any{"name": "key", "value": "x"}).Want(201)
+	ask := asked(t, w, mine, box, "ask.test")
 	tunnel := mine.Do("POST", "/sandbox/"+box+"/tunnels", map[string]any{"port": 80}).Want(201).String("id")
 
 	for _, r := range []struct{ method, path, body string }{
@@ -260,6 +261,7 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 		{"GET", "/secrets/key/grants", ""}, {"PUT", "/secrets/key/grants", `{"grants":[]}`}, {"PUT", "/secrets/key", `{"value":"y"}`},
 		{"POST", "/sandbox/" + box + "/secrets/inject", `{"all":true}`}, {"DELETE", "/secrets/key", ""},
 		{"POST", "/sandbox/" + box + "/tunnels", `{"port":80}`}, {"GET", "/sandbox/" + box + "/tunnels", ""}, {"DELETE", "/sandbox/" + box + "/tunnels/" + tunnel, ""},
+		{"GET", "/requests?sandbox_id=" + box, ""}, {"GET", "/requests/" + ask, ""}, {"POST", "/requests/" + ask + "/approve", `{"dry_run":true}`}, {"POST", "/requests/" + ask + "/deny", `{}`},
 		{"POST", "/sandbox/" + box + "/stop", ""}, {"DELETE", "/sandbox/" + box, ""}, {"DELETE", "/policies/web", ""},
 	} {
 		var body any
@@ -279,7 +281,7 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 	// A name is each org's own: the other's secret of the same name is another one.
 	other.Do("POST", "/secrets", map[string]any{"name": "key", "value": "theirs"}).Want(201)
 	mine.Do("POST", "/secrets", map[string]any{"name": "only-mine", "value": "x"}).Want(201)
-	for _, list := range []string{"/sandboxes?all=true", "/settings/egress/audit", "/policies", "/audit", "/secrets"} {
+	for _, list := range []string{"/sandboxes?all=true", "/settings/egress/audit", "/policies", "/audit", "/secrets", "/requests"} {
 		if body := string(other.Do("GET", list, nil).Want(200).Body); strings.Contains(body, box) || strings.Contains(body, "web") || strings.Contains(body, "only-mine") {
 			t.Errorf("%s shows another org's: %s", list, body)
 		}

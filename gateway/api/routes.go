@@ -24,6 +24,7 @@ func (s *Server) routes() {
 	s.secretRoutes()
 	s.tunnelRoutes()
 	s.flowRoutes()
+	s.requestRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -38,7 +38,8 @@ type Server struct {
 	huma huma.API
 	spec []byte
 
-	bodies bodies // in memory
+	bodies    bodies // in memory
+	approvers *approvers
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -49,7 +50,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	clearHumaErrors()
-	s := &Server{Config: c, mux: http.NewServeMux()}
+	s := &Server{Config: c, mux: http.NewServeMux(), approvers: newApprovers()}
 	s.huma = humago.New(prefixMux{s.mux}, s.humaConfig())
 	s.routes()
 	spec, err := json.Marshal(s.huma.OpenAPI())

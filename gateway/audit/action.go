@@ -42,6 +42,9 @@ const (
 	TunnelCreate     Action = "tunnel.create"
 	TunnelDelete     Action = "tunnel.delete"
 	FlowKill         Action = "flow.kill"
+	AccessRequest    Action = "egress.request"
+	AccessApprove    Action = "egress.request.approve"
+	AccessDeny       Action = "egress.request.deny"
 )
 
 // Actions lists every code.
@@ -49,7 +52,8 @@ func Actions() []Action {
 	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
-		TunnelCreate, TunnelDelete, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy}
+		TunnelCreate, TunnelDelete, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
+		AccessRequest, AccessApprove, AccessDeny}
 }
 
 // Known reports whether a is one of Actions.

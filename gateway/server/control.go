@@ -38,6 +38,7 @@ type control struct {
 	sandboxes *sandboxes.Service
 	publisher *feed.Publisher // of policies, to the edge
 	routes    *feed.Publisher // of tunnels, to ingress
+	api       *api.Server
 	http      *http.Server
 	running   sync.WaitGroup
 }
@@ -53,6 +54,7 @@ func Control(ctx context.Context) error {
 	link.Handle(c.inward.Mux, role.InwardHostile, c.hostile)
 	link.Handle(c.edge.Mux, role.ControlDecisions, c.keepDecisions)
 	link.Handle(c.edge.Mux, role.ControlIntermediate, c.signIntermediate)
+	c.registerAccess()
 	err := child.Run(ctx, child.Spec{
 		Start:    c.start,
 		Stop:     c.stop,
@@ -82,6 +84,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 	c.running.Go(func() { c.publisher.Run(ctx) })
 	c.running.Go(func() { c.routes.Run(ctx) })
 	c.running.Go(func() { c.forgetDecisions(ctx) })
+	c.running.Go(func() { c.forgetRequests(ctx) })
 	c.running.Go(func() {
 		if err := c.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			c.log.Error("the API ended", "err", err)
@@ -123,6 +126,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.api = server
 	c.http = newHTTPServer(notForTunnels(tunnels.Zone, server), c.log)
 	key, err := c.devKey(ctx, server)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/egress/proxy"
 	"portreeve.dev/egress/resolver"
+	"portreeve.dev/egress/self"
 	"portreeve.dev/gateway/agent/cage"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
@@ -43,6 +44,8 @@ type Edge struct {
 	dialer   *dial.Dialer
 	resolver *resolver.Server
 	proxy    *proxy.Proxy
+	denials  self.Denials
+	self     *self.Handler
 
 	caged   atomic.Bool
 	serving atomic.Bool
@@ -143,7 +146,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		MustSee: injector{e.holder}.Granted, Holds: injector{e.holder}.holds}); err != nil {
 		return err
 	}
-	recorder := newRecorder(e.spool, e.holder, e.log)
+	recorder := noting{newRecorder(e.spool, e.holder, e.log), &e.denials}
 	e.resolver, err = resolver.New(resolver.Config{
 		Bindings: e.bindings, Policies: e.holder, Recorder: recorder, Names: e.names, Floor: e.holder.Floor,
 		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Log: e.log,
@@ -159,10 +162,14 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if err != nil {
 		return err
 	}
+	if e.self, err = e.newSelf(); err != nil {
+		return err
+	}
 	e.proxy, err = proxy.New(proxy.Config{
 		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: recorder,
 		Dialer: dialer{e.dialer, e.flows}, Flows: flowTable{e.flows}, Meters: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
 		Certificates: issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
+		Self: e.self, SelfAddr: e.names.Self(),
 	})
 	e.registerNode()
 	e.holder.Register(e.control.Mux)

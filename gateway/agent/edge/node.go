@@ -78,6 +78,7 @@ func (e *Edge) unbind(u role.Unbind) {
 	e.flows.KillSandbox(u.Sandbox, policies.ReasonUnbound)
 	e.resolver.Drop(u.Sandbox)
 	e.names.Drop(u.Sandbox)
+	e.denials.Drop(u.Sandbox)
 }
 
 // serve takes the sockets of the edge netns: TCP, DNS over UDP, DNS over TCP. What it can't use ends the process: nobody else

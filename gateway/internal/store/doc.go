@@ -30,6 +30,8 @@
 //   - ST-11: a sandbox has no more live tunnels than its limit, whoever comes at once (TestTunnelLimitHoldsInParallel).
 //   - ST-12: a value is stored only as the next version of the one that is there (TestSecretVersionsFollowEachOther).
 //   - ST-13: a version of a policy that a kept decision names is kept as long as the decision (TestOldVersionsAreForgotten).
+//   - ST-40: a request for access is decided once, by a key of its org, and never by a sandbox or a part of ours (TestRequestsAreKept).
+//   - ST-41: a sandbox and an org have no more open requests for access than their limits, whoever asks at once, and equal ones are one (TestRequestLimitsHoldInParallel).
 //
 // # Not here
 //

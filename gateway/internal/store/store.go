@@ -33,8 +33,9 @@ type Store struct {
 	write *sql.DB // SQLite: one connection, whose transactions take the write lock at once. PostgreSQL: the same pool.
 	now   func() time.Time
 
-	mu       sync.Mutex
-	appended chan struct{} // closed and replaced at each append of decisions
+	mu            sync.Mutex
+	appended      chan struct{} // closed and replaced at each append of decisions
+	accessChanged chan struct{} // the same at each change of a request for access
 }
 
 // Open opens the store that dsn names: a path or file: URL for SQLite, postgres:// for PostgreSQL, and brings its tables up to date.
@@ -42,7 +43,7 @@ func Open(ctx context.Context, dsn string, opt Options) (*Store, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	s := &Store{now: opt.Now, appended: make(chan struct{})}
+	s := &Store{now: opt.Now, appended: make(chan struct{}), accessChanged: make(chan struct{})}
 	var err error
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		err = s.openPostgres(ctx, dsn, opt.Create)

@@ -23,6 +23,7 @@ type Tx struct {
 	now      time.Time
 	entries  int
 	bump     bool
+	requests bool // a request for access was entered or decided
 	revision int64
 }
 
@@ -50,7 +51,11 @@ func (s *Store) Change(ctx context.Context, by By, fn func(*Tx) error) (revision
 	if err := tx.takeRevision(ctx); err != nil {
 		return 0, err
 	}
-	return tx.revision, wrap(sqlTx.Commit(), "committing a change")
+	err = sqlTx.Commit()
+	if err == nil && tx.requests {
+		s.announceAccess()
+	}
+	return tx.revision, wrap(err, "committing a change")
 }
 
 // lockOrg makes changes of one org wait for each other, so that the audit chain has one end. It is the first lock of each

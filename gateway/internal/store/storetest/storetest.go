@@ -56,6 +56,8 @@ func Run(t *testing.T, open Open, only ...string) {
 		"VersionsAreListed":             versionsAreListed,
 		"OldVersionsAreForgotten":       oldVersionsAreForgotten,
 		"SecretsAreBounded":             secretsAreBounded,
+		"RequestsAreKept":               requestsAreKept,
+		"RequestLimitsHoldInParallel":   requestLimitsHoldInParallel,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) {
 			t.Run(name, func(t *testing.T) { test(t, open) })
