@@ -116,3 +116,28 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// Whoever saves a document waits for what lint says.
+func BenchmarkLint(b *testing.B) {
+	layers := manyRules(b)
+	o := LintOptions{Now: testNow, Ceiling: layers[0].Document, Granted: []string{"h2.example.com"}}
+	for b.Loop() {
+		Lint(layers[0].Document, o)
+	}
+}
+
+// Restore and allow edit texts while somebody waits.
+func BenchmarkEditYAML(b *testing.B) {
+	d := &Document{Rules: manyRules(b)[0].Document.Rules[:1000]}
+	text, err := FormatYAML(d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	to := &Document{Rules: append(d.Rules[1:1000:1000], Rule{ID: "new", Action: Allow, Hosts: []string{"new.test"}})}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := EditYAML(text, to); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
