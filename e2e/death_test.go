@@ -33,8 +33,8 @@ func quiet(t *testing.T, l *lab.Lab, when string) {
 	}
 }
 
-// TestNothingOutWhileProcessesDie kills each process in turn while a sandbox tries to get out, with the capture on the
-// uplink as judge. That the same sandbox gets to an allowed host before and after shows that the capture sees.
+// TestNothingOutWhileProcessesDie kills each process in turn while a sandbox tries to get out, beside traffic that is allowed,
+// with the capture on the uplink as judge. That the same sandbox gets to an allowed host before and after shows that the capture sees.
 func TestNothingOutWhileProcessesDie(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t, lab.Options{})
@@ -43,12 +43,15 @@ func TestNothingOutWhileProcessesDie(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := l.StartProduct(t, lab.ProductOptions{Config: small})
-	ceiling(t, p, allow("good", "good.test"))
+	ceiling(t, p, allow("good", "good.test"), inspect("api", "api.test", "paths", []string{"/v1/**"}))
 	b := armed(t, p)
 	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); !open {
 		t.Fatalf("an allowed host, before: %s", said)
 	}
 	tryEvil(t, l, b, "240")
+	// Allowed traffic goes on all the time too, passed through and opened, and asks for what it may not have on the way.
+	b.background("while :; do /workspace/hostile tls good.test:443 good.test good.test /; sleep 0.1; done")
+	b.background(`while :; do /workspace/hostile opened '{"to":"api.test:443","requests":[{"method":"GET","target":"/v1/x","host":"api.test"},{"method":"GET","target":"/admin","host":"api.test"},{"method":"GET","target":"/v1/x","host":"evil.test"}]}'; sleep 0.1; done`)
 	b.decided("denies evil.test", func(d decision) bool { return d.Host == "evil.test" })
 	quiet(t, l, "with all processes alive")
 	tries := 0
@@ -77,6 +80,10 @@ func TestNothingOutWhileProcessesDie(t *testing.T) {
 		b.works("after the death of "+role, "/workspace/hostile", "tls", "good.test:443", "good.test", "good.test", "/")
 		goesOn("after the death of " + role)
 		quiet(t, l, "after the death of "+role)
+		onlyRecorded(t, l, b, "after the death of "+role)
+	}
+	if n := len(l.Web.Requests("api.test")); n < 20 {
+		t.Errorf("only %d requests of the allowed ones arrived meanwhile", n)
 	}
 	if r := p.InEdge("nft", "flush", "ruleset"); r.Code != 0 {
 		t.Fatalf("deleting the rules: %v", r)
@@ -113,6 +120,54 @@ func TestNothingOutWhileProcessesDie(t *testing.T) {
 	}
 	if err := lab.Left(before, after); err != nil {
 		t.Errorf("after the next run has cleaned up and stopped: %v", err)
+	}
+}
+
+// onlyRecorded wants nothing on the uplink but queries for allowed names and connections to allowed hosts, each of which was
+// recorded before it was opened: so there are never more of them than records.
+func onlyRecorded(t *testing.T, l *lab.Lab, b *box, when string) {
+	t.Helper()
+	if err := l.Capture.Only(l.DNS.Addr.Addr(), l.Addr("good.test"), l.Addr("api.test")); err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	for _, r := range l.Web.Requests("") {
+		if r.Host != "good.test" && r.Host != "api.test" || strings.HasPrefix(r.URI, "/admin") {
+			t.Errorf("%s: %s %s arrived", when, r.Host, r.URI)
+		}
+	}
+	for _, host := range []string{"good.test", "api.test"} {
+		opened := len(l.Capture.Seen(func(p lab.Packet) bool { return p.FromGate && p.SYN && p.Dst == l.Addr(host) }))
+		var recorded int
+		if err := lab.Await(20*time.Second, "records of connections to "+host, func() bool {
+			recorded = 0
+			for _, d := range b.record(host, "allow") {
+				if d.Layer != "dns" {
+					recorded++
+				}
+			}
+			return recorded >= opened
+		}); err != nil {
+			t.Errorf("%s: %v: %d were opened, %d are recorded", when, err, opened, recorded)
+		}
+	}
+}
+
+// record returns all decisions of the sandbox about a host.
+func (b *box) record(host, verdict string) []decision {
+	b.t.Helper()
+	var all []decision
+	cursor := ""
+	for {
+		var page struct {
+			Decisions []decision `json:"decisions"`
+			Next      *string    `json:"next_cursor"`
+		}
+		call(b.t, b.p, "GET", "/settings/egress/audit?limit=1000&sandbox_id="+b.ID+"&host="+host+"&verdict="+verdict+cursor, nil, 200, &page)
+		all = append(all, page.Decisions...)
+		if page.Next == nil {
+			return all
+		}
+		cursor = "&cursor=" + *page.Next
 	}
 }
 
