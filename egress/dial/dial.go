@@ -18,6 +18,9 @@ type Target struct {
 	Host string // in normal form
 	Addr netip.Addr
 	Port uint16
+	// Pin, if set beside Host, is the only address that is tried: one that Host had when it was looked up for the sandbox. It is judged
+	// as any other.
+	Pin netip.Addr
 
 	// Named is the policy verdict's: its rules name this target. Only then may an exemption of the floor be used.
 	Named bool
@@ -48,8 +51,9 @@ type Dialer struct {
 	floor  atomic.Pointer[policies.Floor]
 
 	// The floor's Judge, except in tests of this package, which need loopback.
-	judge func(org string, addr netip.Addr, port uint16) policies.Verdict
-	own   func(netip.Addr) bool // asked first; a function for the same tests
+	judge       func(org string, addr netip.Addr, port uint16) policies.Verdict
+	judgeAnswer func(org string, addr netip.Addr) policies.Verdict
+	own         func(netip.Addr) bool // asked first; a function for the same tests
 }
 
 // New makes a dialer under a floor; under none it refuses everything.
@@ -69,6 +73,12 @@ func New(cfg Config, floor *policies.Floor) (*Dialer, error) {
 			return policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
 		}
 		return d.floor.Load().Judge(org, addr, port)
+	}
+	d.judgeAnswer = func(org string, addr netip.Addr) policies.Verdict {
+		if d.own(addr) {
+			return policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
+		}
+		return d.floor.Load().JudgeAnswer(org, addr)
 	}
 	return d, nil
 }
@@ -105,25 +115,34 @@ func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) 
 	if v := d.floor.Load().JudgeHost(t.Host); !v.Allowed() {
 		return nil, &Refused{Verdict: v, Name: t.Host}
 	}
+	if t.Pin.IsValid() {
+		return []netip.Addr{t.Pin}, nil
+	}
+	a, err := d.lookup(ctx, t)
+	return a.addrs, err
+}
+
+// lookup asks for t's addresses and judges the names on the way to them.
+func (d *Dialer) lookup(ctx context.Context, t Target) (answer, error) {
 	a, err := d.client.lookup(ctx, t.Org, t.Host)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	for _, name := range a.aliases {
 		if v := d.floor.Load().JudgeHost(name); !v.Allowed() {
-			return nil, &Refused{Verdict: v, Name: name}
+			return answer{}, &Refused{Verdict: v, Name: name}
 		}
 		if t.Alias == nil {
 			continue
 		}
 		if v := t.Alias(name); !v.Allowed() {
-			return nil, &Refused{Verdict: v, Name: name}
+			return answer{}, &Refused{Verdict: v, Name: name}
 		}
 	}
 	if a.kind != "" {
-		return nil, &Error{Kind: a.kind, Host: t.Host}
+		return answer{}, &Error{Kind: a.kind, Host: t.Host}
 	}
-	return a.addrs, nil
+	return a, nil
 }
 
 // allowed keeps the addresses that may be used, in order; with none left, the verdict on the first is the answer.

@@ -16,6 +16,8 @@
 //   - ED-6: a host that the floor denies by name is not even looked up (TestDeniedHostNotLookedUp).
 //   - ED-7: the socket itself refuses any address but the judged one (TestSocketRefusesOtherAddress).
 //   - ED-8: an address of the machine's own is refused, whatever an exemption opens (TestOwnAddressIsRefused).
+//   - ED-20: Lookup tells only of addresses that floor and rules let pass, and looks up no name that they deny (TestLookupTellsNothingClosed).
+//   - ED-21: a pinned address is the only one tried, and judged like any other (TestPinIsJudged).
 //
 // # Not here
 //

@@ -10,6 +10,7 @@ import (
 // JudgeForTest replaces the floor's word on addresses: no real floor lets a test connect to its own machine.
 func (d *Dialer) JudgeForTest(judge func(org string, addr netip.Addr, port uint16) policies.Verdict) {
 	d.judge = judge
+	d.judgeAnswer = func(org string, addr netip.Addr) policies.Verdict { return judge(org, addr, 0) }
 }
 
 // NowForTest replaces the cache's clock.
