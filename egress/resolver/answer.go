@@ -3,6 +3,8 @@ package resolver
 import (
 	"encoding/binary"
 	"net"
+	"net/netip"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -34,11 +36,20 @@ func answer(q *dns.Msg, o outcome) *dns.Msg {
 	if !o.verdict.Allowed() {
 		return denial(q, o)
 	}
-	if q.Question[0].Qtype != dns.TypeA {
-		return empty(q, dns.RcodeSuccess)
+	addrs, ttl := o.real, uint32(o.ttl/time.Second)
+	if o.addr.IsValid() {
+		addrs, ttl = []netip.Addr{o.addr}, addressTTL
+	}
+	switch {
+	case o.failed == dns.RcodeServerFailure:
+		return reply(q, o.failed)
+	case q.Question[0].Qtype != dns.TypeA || len(addrs) == 0:
+		return empty(q, o.failed)
 	}
 	r := reply(q, dns.RcodeSuccess)
-	r.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: addressTTL}, A: net.IP(o.addr.AsSlice())}}
+	for _, a := range addrs {
+		r.Answer = append(r.Answer, &dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}, A: net.IP(a.AsSlice())})
+	}
 	return r
 }
 

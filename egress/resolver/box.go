@@ -15,12 +15,14 @@ const maxRecent = 512
 
 // A box is what the server remembers of one sandbox.
 type box struct {
-	limit *rate.Limiter
+	limit   *rate.Limiter
+	lookups *rate.Limiter // that leave
 
-	mu       sync.Mutex
-	inFlight int
-	conns    int
-	recent   map[verdictKey]*recorded
+	mu        sync.Mutex
+	wildcards map[string]*spent
+	inFlight  int
+	conns     int
+	recent    map[verdictKey]*recorded
 }
 
 // A verdictKey tells verdicts apart that are worth a line each.
@@ -41,7 +43,8 @@ type recorded struct {
 }
 
 func newBox(cfg Config) *box {
-	return &box{limit: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Burst), recent: make(map[verdictKey]*recorded)}
+	return &box{limit: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Burst), lookups: rate.NewLimiter(rate.Limit(cfg.LookupRate), cfg.LookupBurst),
+		recent: make(map[verdictKey]*recorded), wildcards: make(map[string]*spent)}
 }
 
 // once calls record unless the same verdict was recorded within the window, or is being recorded; then it waits for that and

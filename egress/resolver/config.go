@@ -28,6 +28,29 @@ type Recorder interface {
 	Record(context.Context, *decisions.Decision) error
 }
 
+// A Lookup asks for the real addresses of a name that a rule with dns: real allows. It is the dialer's, which judges each answer; its
+// denials are *RefusedError; ErrNoSuchName is an answer, every other error a failure.
+type Lookup func(ctx context.Context, q Question) (addrs []netip.Addr, ttl time.Duration, err error)
+
+// A Question is what is looked up, and the questions to ask back about what is found.
+type Question struct {
+	Org, Host string
+	Named     bool // the verdict's: only then may an exemption of the floor be told of
+	Address   func(netip.Addr) policies.Verdict
+	Alias     func(name string) policies.Verdict
+}
+
+// ErrNoSuchName: there is no such name, or it has no address.
+var ErrNoSuchName = errors.New("no such name")
+
+// A RefusedError is a denial of what a name leads to.
+type RefusedError struct {
+	Verdict policies.Verdict
+	Addr    netip.Addr // what was refused; invalid if a name was
+}
+
+func (e *RefusedError) Error() string { return "looking up: refused: " + e.Verdict.Reason.String() }
+
 // Config of a Server. The first five are needed.
 type Config struct {
 	Bindings Bindings
@@ -36,8 +59,16 @@ type Config struct {
 	Names    *Names
 	Floor    func() *policies.Floor // the current one; nil from it denies every name as stale
 
-	Rate          float64          // queries per second of one sandbox, over time; default 200
-	Burst         int              // queries of one sandbox at once; default 1000
+	Rate  float64 // queries per second of one sandbox, over time; default 200
+	Burst int     // queries of one sandbox at once; default 1000
+	// Lookup answers for rules with dns: real. Nil: their names get synthetic addresses like any other.
+	Lookup        Lookup
+	LookupRate    float64       // lookups per second of one sandbox that leave, over time; default 10
+	LookupBurst   int           // lookups of one sandbox at once; default 200
+	LookupTimeout time.Duration // default 3 s; then SERVFAIL
+	WildcardNames int           // names below one wildcard that one incarnation may ask for; default 1024
+	WildcardBytes int           // bytes of their labels below it, all together; default 16 KiB
+
 	DistinctNames int              // names that one incarnation may get addresses for; default 4096
 	NameBytes     int              // bytes of all of them together; default 256 KiB
 	Coalesce      time.Duration    // how long the same verdict on the same name isn't recorded again; default 10 s
@@ -53,6 +84,9 @@ type Config struct {
 
 const (
 	addressTTL  = 60
+	minRealTTL  = 5 * time.Second
+	maxRealTTL  = 60 * time.Second
+	maxReal     = 8 // addresses in an answer
 	negativeTTL = 5
 	maxQuery    = 1232 // bytes; no honest question has more
 )
@@ -68,6 +102,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	number(&c.Burst, 1000)
 	number(&c.DistinctNames, 4096)
+	number(&c.LookupBurst, 200)
+	number(&c.WildcardNames, 1024)
+	number(&c.WildcardBytes, 16<<10)
 	number(&c.NameBytes, 256<<10)
 	number(&c.InFlight, 64)
 	number(&c.AllInFlight, 2048)
@@ -81,6 +118,10 @@ func (c Config) withDefaults() (Config, error) {
 	span(&c.Coalesce, 10*time.Second)
 	span(&c.RecordTimeout, 2*time.Second)
 	span(&c.TCPIdle, 10*time.Second)
+	span(&c.LookupTimeout, 3*time.Second)
+	if c.LookupRate <= 0 {
+		c.LookupRate = 10
+	}
 	if c.Rate <= 0 {
 		c.Rate = 200
 	}

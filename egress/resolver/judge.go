@@ -15,12 +15,15 @@ import (
 // An outcome is a verdict that was recorded, with what follows from it.
 type outcome struct {
 	verdict policies.Verdict
-	addr    netip.Addr // the synthetic one, if allowed
-	id      string     // of the decision
+	addr    netip.Addr    // the synthetic one, if allowed
+	real    []netip.Addr  // instead, under dns: real
+	ttl     time.Duration // of real
+	failed  int           // instead, the code of a lookup that had no answer
+	id      string        // of the decision
 }
 
-// resolve judges the name, gives it its address and records both. raw is the name as asked.
-func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw string) outcome {
+// resolve judges the name, gives it its address and records both. raw is the name as asked; with address, an address is.
+func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw string, address bool) outcome {
 	host, err := hostname.Normalize(raw)
 	if err != nil {
 		return s.record(ctx, b, x, outcome{verdict: policies.Denied(policies.ReasonHostInvalid)}, subject{})
@@ -28,7 +31,15 @@ func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw stri
 	if host == Self {
 		return outcome{verdict: policies.Verdict{Action: policies.Allow, Reason: policies.ReasonAllowed}, addr: s.cfg.Names.Self()}
 	}
-	v, revision := s.judge(b, host)
+	v, snapshot, revision := s.judge(b, host)
+	if v.Allowed() {
+		if about, ok := s.withinWildcard(b, x, snapshot, host); !ok {
+			return s.record(ctx, b, x, outcome{verdict: policies.Denied(policies.ReasonNameBudget)}, subject{host: about, revision: revision})
+		}
+	}
+	if v.Allowed() && v.DNS == policies.DNSReal && s.cfg.Lookup != nil {
+		return s.real(ctx, b, x, subject{host: host, revision: revision}, v, address)
+	}
 	o := outcome{verdict: v}
 	if v.Allowed() {
 		o.addr, err = s.cfg.Names.AddressWithin(b.Sandbox, b.Incarnation, host, s.cfg.DistinctNames, s.cfg.NameBytes)
@@ -44,19 +55,19 @@ func (s *Server) resolve(ctx context.Context, b egress.Binding, x *box, raw stri
 }
 
 // judge asks the floor, then the policy. Both go stale together: a floor that nobody vouches for says nothing about the name.
-func (s *Server) judge(b egress.Binding, host string) (policies.Verdict, uint64) {
+func (s *Server) judge(b egress.Binding, host string) (policies.Verdict, *policies.Snapshot, uint64) {
 	snapshot, revision, err := s.cfg.Policies.Snapshot(b)
 	if err != nil || revision < b.MinRevision {
-		return policies.Denied(policies.ReasonStalePolicy), revision
+		return policies.Denied(policies.ReasonStalePolicy), nil, revision
 	}
 	floor := s.cfg.Floor()
 	if floor == nil { // there is none while no policy is fresh: not the name is at fault
-		return policies.Denied(policies.ReasonStalePolicy), 0
+		return policies.Denied(policies.ReasonStalePolicy), nil, 0
 	}
 	if v := floor.JudgeHost(host); !v.Allowed() {
-		return v, 0
+		return v, nil, 0
 	}
-	return snapshot.Evaluate(&policies.Request{Stage: policies.StageName, Host: host, Now: s.cfg.Now()}), revision
+	return snapshot.Evaluate(&policies.Request{Stage: policies.StageName, Host: host, Now: s.cfg.Now()}), snapshot, revision
 }
 
 // A subject is what a decision is about.
@@ -73,7 +84,11 @@ func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome
 	now := s.cfg.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout)
 	defer cancel()
-	id, err := x.once(ctx, key, now, s.cfg.Coalesce, func() (string, error) {
+	window := s.cfg.Coalesce
+	if v.Reason == policies.ReasonNameBudget {
+		window = alarmWindow
+	}
+	id, err := x.once(ctx, key, now, window, func() (string, error) {
 		d := decision(b, v, about, now)
 		return d.ID, s.cfg.Recorder.Record(ctx, d)
 	})

@@ -33,11 +33,11 @@ func (s *Server) message(ctx context.Context, b egress.Binding, x *box, wire []b
 			limit = min(max(int(o.UDPSize()), dns.MinMsgSize), maxQuery)
 		}
 	}
-	return pack(s.question(ctx, b, x, q), q, limit)
+	return pack(s.asked(ctx, b, x, q), q, limit)
 }
 
-// question answers a query that was read.
-func (s *Server) question(ctx context.Context, b egress.Binding, x *box, q *dns.Msg) *dns.Msg {
+// asked answers a query that was read.
+func (s *Server) asked(ctx context.Context, b egress.Binding, x *box, q *dns.Msg) *dns.Msg {
 	ask := q.Question[0]
 	if o := q.IsEdns0(); o != nil && o.Version() != 0 {
 		r := reply(q, dns.RcodeSuccess)
@@ -51,12 +51,15 @@ func (s *Server) question(ctx context.Context, b egress.Binding, x *box, q *dns.
 	if addr, ok := reverse(ask.Name); ok {
 		return s.pointer(ctx, b, x, q, subject{addr: addr})
 	}
-	return answer(q, s.resolve(ctx, b, x, ask.Name))
+	return answer(q, s.resolve(ctx, b, x, ask.Name, ask.Qtype == dns.TypeA))
 }
 
 // pointer answers from the sandbox's own table; there is nothing else to know about addresses.
 func (s *Server) pointer(ctx context.Context, b egress.Binding, x *box, q *dns.Msg, about subject) *dns.Msg {
 	name, ok := s.cfg.Names.Name(b.Sandbox, b.Incarnation, about.addr)
+	if given := s.cfg.Names.Pinned(b.Sandbox, b.Incarnation, about.addr, s.cfg.Now()); !ok && len(given) > 0 {
+		name, ok = given[0], true
+	}
 	if !ok {
 		return denial(q, s.record(ctx, b, x, outcome{verdict: policies.Denied(policies.ReasonNoName)}, about))
 	}

@@ -35,13 +35,15 @@ type NamesConfig struct {
 	OnAdd func(Entry) error
 }
 
-// Names is the table of synthetic addresses. It is safe for concurrent use.
+// Names is the table of synthetic addresses, and of the real ones that were given out under dns: real. It is safe for concurrent use.
 type Names struct {
 	cfg  NamesConfig
 	self netip.Addr
 
 	mu     sync.RWMutex
 	tables map[tableKey]*table
+
+	pins pins
 }
 
 type tableKey struct {
@@ -72,7 +74,7 @@ func NewNames(cfg NamesConfig) (*Names, error) {
 	if cfg.PerSandbox < 0 {
 		return nil, fmt.Errorf("synthetic names: %d per sandbox", cfg.PerSandbox)
 	}
-	return &Names{cfg: cfg, self: cfg.Range.Addr().Next(), tables: make(map[tableKey]*table)}, nil
+	return &Names{cfg: cfg, self: cfg.Range.Addr().Next(), tables: make(map[tableKey]*table), pins: pins{tables: make(map[tableKey]*pinTable)}}, nil
 }
 
 // Self is the address of the name Self, the same for every sandbox.
@@ -184,6 +186,7 @@ func (n *Names) newTable() *table {
 
 // Drop forgets all incarnations of sandbox: it is gone, or begins anew.
 func (n *Names) Drop(sandbox string) {
+	n.dropPins(sandbox)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for k := range n.tables {
