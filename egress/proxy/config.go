@@ -30,12 +30,14 @@ type PolicySource interface {
 	Snapshot(egress.Binding) (s *policies.Snapshot, revision uint64, err error)
 }
 
-// Names is the table of synthetic addresses. Safe for concurrent use.
+// Names is the table of the addresses that sandboxes were given for names. Safe for concurrent use.
 type Names interface {
 	// InRange reports whether addr is of the synthetic range.
 	InRange(addr netip.Addr) bool
 	// Name returns the name, in normal form, that addr stands for in that incarnation of the sandbox.
 	Name(sandbox string, incarnation uint64, addr netip.Addr) (name string, ok bool)
+	// Pinned returns the names that this incarnation was lately given a real address for.
+	Pinned(sandbox string, incarnation uint64, addr netip.Addr, now time.Time) []string
 }
 
 // A Recorder is where decisions are written. Safe for concurrent use.
@@ -62,6 +64,7 @@ type Target struct {
 	Host string     // in normal form; empty for a target by address
 	Addr netip.Addr // when Host is empty
 	Port uint16
+	Pin  netip.Addr // beside Host: the only address to try, which still has to be judged
 	// Named is the verdict's: only then may an exemption of the floor be used.
 	Named bool
 	// Address is asked about each address before it is used, Alias about each name that Host is an alias of.

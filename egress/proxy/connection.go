@@ -36,6 +36,7 @@ type connection struct {
 	binding egress.Binding
 	dst     netip.AddrPort // as the sandbox dialled it
 	host    string         // the name that dst stands for, in normal form; empty for a connection by address
+	pin     netip.Addr     // dst's address, if it is a real one of the host's; then it is the one that is dialled
 	local   bool           // to portreeve.internal
 	since   time.Time
 	live    egress.Live
@@ -168,12 +169,17 @@ func (c *connection) onClosed(remove func()) {
 // run takes the connection to its end, or to the HTTP server; then it returns true.
 func (c *connection) run() (handed bool) {
 	name := policies.Reason("")
-	if !c.local && c.p.cfg.Names.InRange(c.dst.Addr()) {
+	var shared []string // more than one name that dst may stand for
+	switch {
+	case c.local:
+	case c.p.cfg.Names.InRange(c.dst.Addr()):
 		host, ok := c.p.cfg.Names.Name(c.binding.Sandbox, c.binding.Incarnation, c.dst.Addr())
 		if !ok {
 			name = policies.ReasonNoName
 		}
 		c.host = host
+	default:
+		shared = c.pinned()
 	}
 	req := c.request(policies.StageConnect, 0)
 	remove, err := c.p.cfg.Flows.Add(Flow{ID: c.id, Binding: c.binding, Request: req, Local: c.local, Live: &c.live, Kill: c.kill})
@@ -187,7 +193,16 @@ func (c *connection) run() (handed bool) {
 	case name != "":
 		return c.drop(judgement{req: req, v: policies.Denied(name)})
 	}
+	if len(shared) > 0 {
+		if refused := c.chooseName(shared); refused != nil {
+			return c.drop(*refused)
+		}
+		req = c.request(policies.StageConnect, 0)
+	}
 	j := c.judge(req)
+	if !j.v.Allowed() {
+		j = c.byAddress(j)
+	}
 	if !j.v.Allowed() {
 		return c.refuse(j)
 	}

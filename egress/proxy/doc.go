@@ -59,6 +59,7 @@
 //   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header names another method or path (TestOverridesAreRefused).
 //   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
+//   - EP-28: a real address stands for a name only if the sandbox was given it for that name, and is the one dialled; given for several, the client's own word decides or nothing is dialled (TestPinnedAddressIsItsName, TestSharedAddressNeedsAName).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //   - EP-70: each byte between sandbox and outside is metered once, whatever way it takes (TestEachByteIsMetered).
 //   - EP-71: a connection that a used up quota refuses is told so and reaches nothing (TestQuotaIsTold).

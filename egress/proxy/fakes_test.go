@@ -96,6 +96,14 @@ func (c *fakeConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// Pinned says that a name given as "a.test b.test" stands for two.
+func (n names) Pinned(sandbox string, incarnation uint64, a netip.Addr, _ time.Time) []string {
+	if name, ok := n[a]; ok && sandbox == testSandbox && incarnation == 1 {
+		return strings.Fields(name)
+	}
+	return nil
+}
+
 type names map[netip.Addr]string
 
 func (n names) InRange(a netip.Addr) bool { return synthetic.Contains(a) }
@@ -263,6 +271,8 @@ func (d *dialer) Dial(ctx context.Context, t Target) (net.Conn, netip.Addr, erro
 	switch {
 	case t.Host == "":
 		addr = t.Addr
+	case t.Pin.IsValid():
+		addr = t.Pin
 	case !known:
 		addr = netip.MustParseAddr("203.0.113.1")
 	}

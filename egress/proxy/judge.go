@@ -61,7 +61,7 @@ func (c *connection) judge(req policies.Request) judgement {
 // target is what may be dialled for a judgement: its host and port, and the questions that the dialer must ask.
 func (c *connection) target(j judgement) Target {
 	return Target{
-		Org: c.binding.Org, Host: j.req.Host, Addr: j.req.Addr, Port: j.req.Port, Named: j.v.Named,
+		Org: c.binding.Org, Host: j.req.Host, Addr: j.req.Addr, Port: j.req.Port, Named: j.v.Named, Pin: c.pin,
 		Address: func(a netip.Addr) policies.Verdict { return c.judgeAddress(j.req, a) },
 		Alias:   func(name string) policies.Verdict { return c.judgeAlias(j.req, name) },
 	}

@@ -24,6 +24,7 @@ type poolKey struct {
 	incarnation uint64
 	host        string
 	addr        netip.Addr
+	pin         netip.Addr
 	port        uint16
 	opened      bool
 	named       bool
@@ -54,7 +55,7 @@ func (s *pools) of(org string) *lru.Cache[poolKey, *pool] {
 // get returns the pool for a judged request. Its connections were dialled for earlier judgements, so the addresses that they
 // go to are judged again; where one is no longer allowed the pool is left, and the dialer chooses anew.
 func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
-	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, j.req.Port, c.opened, j.v.Named, versions(uses)}
+	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, c.pin, j.req.Port, c.opened, j.v.Named, versions(uses)}
 	s.mu.Lock()
 	mine := s.of(c.binding.Org)
 	up, ok := mine.Get(key)

@@ -21,9 +21,12 @@ const (
 
 // sniff reads as few bytes as it takes to tell, and puts them back. It waits so long from the accept on.
 func (c *connection) sniff(wait time.Duration) kind {
+	if k, ok := kindOf(c.client.peeked); ok {
+		return k // it was read before
+	}
 	_ = c.client.SetReadDeadline(c.since.Add(wait))
 	defer c.client.SetReadDeadline(time.Time{})
-	buf := make([]byte, 0, 64)
+	buf := append(make([]byte, 0, 64), c.client.peeked...)
 	defer func() { c.client.peeked = buf }()
 	for {
 		n, err := c.client.Conn.Read(buf[len(buf):cap(buf)])
@@ -74,6 +77,8 @@ func kindOf(b []byte) (kind, bool) {
 	}
 	return 0, false
 }
+
+var noDeadline time.Time
 
 func isTimeout(err error) bool {
 	var ne net.Error

@@ -85,7 +85,11 @@ func (p *Proxy) upstreamTLS(req policies.Request) *tls.Config {
 
 // upstreamKey is where an answer of the destination is remembered.
 func (c *connection) upstreamKey(about question, req policies.Request) memoryKey {
-	return memoryKey{about: about, org: c.binding.Org, host: req.Host, addr: req.Addr, port: req.Port}
+	k := memoryKey{about: about, org: c.binding.Org, host: req.Host, addr: req.Addr, port: req.Port}
+	if c.pin.IsValid() {
+		k.addr = c.pin
+	}
+	return k
 }
 
 // An upstreamConn is a kept connection to an upstream. Whoever reads or writes after it was killed is told why.

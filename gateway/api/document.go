@@ -68,9 +68,6 @@ func parseDocument(text []byte, now time.Time) (*policies.Document, error) {
 	}
 	var wrong policies.Errors
 	for i, r := range d.Rules {
-		if r.DNS != nil && *r.DNS == policies.DNSReal {
-			wrong = append(wrong, &policies.FieldError{Path: fmt.Sprintf("rules[%d].dns", i), Message: "real is not supported yet", Hint: "leave it out: synthetic"})
-		}
 		if r.Log != nil && *r.Log == policies.LogCount {
 			wrong = append(wrong, &policies.FieldError{Path: fmt.Sprintf("rules[%d].log", i), Message: "count is not supported yet", Hint: "leave it out: full"})
 		}

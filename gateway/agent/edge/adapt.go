@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/dial"
@@ -72,7 +73,7 @@ func (h *held) Close() error {
 func (h *held) NetConn() net.Conn { return h.Conn }
 
 func (d dialer) dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr, error) {
-	conn, done, err := d.Dialer.Dial(ctx, dial.Target{Org: t.Org, Host: t.Host, Addr: t.Addr, Port: t.Port, Named: t.Named, Address: t.Address, Alias: t.Alias})
+	conn, done, err := d.Dialer.Dial(ctx, dial.Target{Org: t.Org, Host: t.Host, Addr: t.Addr, Port: t.Port, Pin: t.Pin, Named: t.Named, Address: t.Address, Alias: t.Alias})
 	var refused *dial.Refused
 	var failed *dial.Error
 	switch {
@@ -84,6 +85,26 @@ func (d dialer) dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr,
 		err = &proxy.DialError{Kind: string(failed.Kind), Resolving: failed.Kind.Resolving(), Err: err}
 	}
 	return conn, done.Addr, err
+}
+
+// realLookup is the resolver's way out: the dialer's, under the same floor and rules, and within the org's share of descriptors.
+func realLookup(d *dial.Dialer, table *flows.Table) resolver.Lookup {
+	return func(ctx context.Context, q resolver.Question) ([]netip.Addr, time.Duration, error) {
+		if !table.TakeDescriptors(q.Org, 1) {
+			return nil, 0, &resolver.RefusedError{Verdict: flows.ErrDescriptors.Verdict}
+		}
+		defer table.GiveDescriptors(q.Org, 1)
+		addrs, ttl, err := d.Lookup(ctx, dial.Target{Org: q.Org, Host: q.Host, Named: q.Named, Address: q.Address, Alias: q.Alias})
+		var refused *dial.Refused
+		var failed *dial.Error
+		switch {
+		case errors.As(err, &refused):
+			err = &resolver.RefusedError{Verdict: refused.Verdict, Addr: refused.Addr}
+		case errors.As(err, &failed) && (failed.Kind == dial.NXDomain || failed.Kind == dial.NoAddress):
+			err = resolver.ErrNoSuchName
+		}
+		return addrs, ttl, err
+	}
 }
 
 type flowTable struct{ *flows.Table }
