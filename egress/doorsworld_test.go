@@ -449,7 +449,7 @@ func synthetic(host string) netip.Addr {
 }
 
 func (names) Pinned(string, uint64, netip.Addr, time.Time) []string { return nil }
-func (names) InRange(a netip.Addr) bool { return netip.MustParsePrefix("198.18.0.0/15").Contains(a) }
+func (names) InRange(a netip.Addr) bool                             { return netip.MustParsePrefix("198.18.0.0/15").Contains(a) }
 func (names) Name(sandbox string, _ uint64, a netip.Addr) (string, bool) {
 	i := int(a.As4()[3]) - 1
 	if sandbox != own.Sandbox || i < 0 || i >= len(hosts) {
