@@ -75,10 +75,11 @@ func New(cfg Config, floor *policies.Floor) (*Dialer, error) {
 		return d.floor.Load().Judge(org, addr, port)
 	}
 	d.judgeAnswer = func(org string, addr netip.Addr) policies.Verdict {
-		if d.own(addr) {
-			return policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
+		v := d.floor.Load().JudgeAnswer(org, addr)
+		if v.Allowed() && d.own(addr) {
+			v = policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
 		}
-		return d.floor.Load().JudgeAnswer(org, addr)
+		return v
 	}
 	return d, nil
 }
