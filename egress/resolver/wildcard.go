@@ -60,7 +60,7 @@ func (s *Server) withinWildcard(b egress.Binding, x *box, snapshot *policies.Sna
 		return host, true
 	}
 	if first {
-		s.cfg.Log.Warn("a sandbox asks for too many names below a wildcard", "sandbox", b.Sandbox, "rule", "*."+wildcard)
+		s.cfg.Log.Warn("a sandbox asks for too many names below a wildcard", "sandbox", b.Sandbox, "wildcard", "*."+wildcard)
 	}
 	return "*." + wildcard, false
 }
