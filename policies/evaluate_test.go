@@ -409,6 +409,8 @@ rules:
   - {id: a-wide, action: allow, hosts: ["*.test"], tls: pass, shared: true}
   - {id: twice-pass, action: allow, hosts: [twice.test], tls: pass}
   - {id: twice-open, action: allow, hosts: [twice.test], tls: inspect, methods: [GET]}
+  - {id: again-a, action: allow, hosts: [again.test], tls: pass}
+  - {id: again-b, action: allow, hosts: [again.test], tls: inspect}
   - {id: no-delete, action: deny, hosts: [passed.test], tls: inspect, methods: [DELETE]}
 `)
 	for host, want := range map[string]struct {
@@ -417,6 +419,7 @@ rules:
 	}{
 		"pinned.api.test": {"z-pinned", Pass}, "x.api.test": {"b-open", Inspect}, "api.test": {"a-wide", Pass},
 		"twice.test":  {"twice-open", Inspect}, // as close: the stricter
+		"again.test":  {"again-b", Inspect},    // in whichever order
 		"passed.test": {"a-wide", Inspect},     // a deny rule has to see the method
 	} {
 		r := connect(host, 443, HTTPS)

@@ -176,6 +176,7 @@ type list struct {
 	entries []part
 	nodes   []*yaml.Node
 	indent  int // of the dashes
+	first   int // line behind the key
 	end     int // behind the last entry
 	open    int // the line of an empty list in brackets, or -1
 	missing bool
@@ -196,7 +197,7 @@ func (t *yamlText) list(name string) (*list, bool) {
 	case value.Style&yaml.FlowStyle != 0:
 		return nil, false
 	}
-	l.indent, l.nodes, l.end = value.Column-1, value.Content, whole.to
+	l.indent, l.nodes, l.first, l.end = value.Column-1, value.Content, key.Line, whole.to
 	for i, n := range value.Content {
 		from := n.Line - 1
 		for from >= key.Line && !(indentOf(t.lines[from]) == l.indent && strings.HasPrefix(t.lines[from][l.indent:], "-")) {
@@ -216,22 +217,15 @@ func (t *yamlText) list(name string) (*list, bool) {
 
 // above returns where the comment directly above an entry begins.
 func (l *list) above(i int) int {
-	from, least := l.entries[i].from, 0
+	from, least := l.entries[i].from, l.first
 	if i > 0 {
 		least = l.entries[i-1].to
 	}
-	for from-1 >= max(least, 1) && isComment(l.t.lines[from-1]) && indentOf(l.t.lines[from-1]) <= l.indent {
+	for from > least && isComment(l.t.lines[from-1]) && indentOf(l.t.lines[from-1]) <= l.indent {
 		from--
-	}
-	if i == 0 { // not the line of the key itself
-		for isKeyLine(l.t.lines[from], l.key) {
-			from++
-		}
 	}
 	return from
 }
-
-func isKeyLine(line, key string) bool { return strings.HasPrefix(strings.TrimSpace(line), key+":") }
 
 // below returns where the comments end that belong to an entry by how far they are indented.
 func (l *list) below(i int) int {
