@@ -154,6 +154,8 @@ func TestLimits(t *testing.T) {
 		{"methods", one(`"any":true,"methods":[` + list(MaxMethods, `"M%d"`) + `]`), one(`"any":true,"methods":[` + list(MaxMethods+1, `"M%d"`) + `]`)},
 		{"paths", one(`"any":true,"paths":[` + list(MaxPaths, `"/%d"`) + `]`), one(`"any":true,"paths":[` + list(MaxPaths+1, `"/%d"`) + `]`)},
 		{"message", one(`"any":true,"message":"` + strings.Repeat("m", MaxMessage) + `"`), one(`"any":true,"message":"` + strings.Repeat("m", MaxMessage+1) + `"`)},
+		{"tests", `{"rules":[],"tests":[` + list(MaxTests, `{"name":"t%d","host":"a.test","expect":"deny"}`) + `]}`, `{"rules":[],"tests":[` + list(MaxTests+1, `{"name":"t%d","host":"a.test","expect":"deny"}`) + `]}`},
+		{"name", `{"rules":[],"tests":[{"name":"` + strings.Repeat("n", MaxTestName) + `","host":"a.test","expect":"deny"}]}`, `{"rules":[],"tests":[{"name":"` + strings.Repeat("n", MaxTestName+1) + `","host":"a.test","expect":"deny"}]}`},
 		{"bytes", `{"rules":[]` + strings.Repeat(" ", MaxBytes-12) + `}`, `{"rules":[]` + strings.Repeat(" ", MaxBytes-11) + `}`},
 	}
 	for _, tt := range tests {
@@ -194,6 +196,9 @@ func TestDocumentsBuiltByHandAreChecked(t *testing.T) {
 		"host":      func(d *Document, r *Rule) { r.Hosts = []string{"a..test"} },
 		"failure":   func(d *Document, r *Rule) { d.FailureMode = 7 },
 		"stale":     func(d *Document, r *Rule) { d.FailureMode, d.MaxStale = FailLastKnown, -1 },
+		"tests":     func(d *Document, r *Rule) { d.Tests = make([]Test, MaxTests+1) },
+		"test":      func(d *Document, r *Rule) { d.Tests = []Test{{Name: "t", Host: "a.test", Expect: 7}} },
+		"protocol":  func(d *Document, r *Rule) { d.Tests = []Test{{Name: "t", Host: "a.test", Protocol: HTTPS | HTTP}} },
 		"foreign":   func(d *Document, r *Rule) { v := ForeignCredentials(7); r.ForeignCredentials = &v },
 		"dns":       func(d *Document, r *Rule) { v := DNSMode(7); r.DNS = &v },
 		"log":       func(d *Document, r *Rule) { v := LogMode(7); r.Log = &v },

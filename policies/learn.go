@@ -42,7 +42,7 @@ type Evidence struct {
 
 // Why there is no rule for something observed. The list is closed.
 const (
-	LeftOutLimit      = "limit"       // more hosts than LearnOptions.Hosts
+	LeftOutLimit      = "limit"       // more hosts than LearnOptions.Hosts, or more methods than anybody means
 	LeftOutNameOnly   = "name_only"   // looked up, and not connected to
 	LeftOutNoProtocol = "no_protocol" // connected to on a port that tells no protocol, and not further
 	LeftOutDenied     = "denied"      // a rule denies it, which nobody does by oversight
@@ -83,6 +83,7 @@ type learnt struct {
 	opaque        bool // some connection was not seen inside
 	opened        bool // some was
 	methods       map[string]*learntMethod
+	others        *learnt // of more methods than a rule may list
 }
 
 type learntMethod struct {
@@ -196,7 +197,10 @@ func (s *learnt) request(o *Observation) {
 	m := s.methods[o.Request.Method]
 	if m == nil {
 		if len(s.methods) >= MaxMethods {
-			s.opaque = true
+			if s.others == nil {
+				s.others = &learnt{}
+			}
+			s.others.add(o)
 			return
 		}
 		m = &learntMethod{paths: map[string]bool{}}
@@ -338,6 +342,9 @@ func (d *learntDraft) place(p learnPlace, seen *learnt) {
 	}
 	for _, method := range sortedKeys(seen.methods) {
 		d.method(p, r, method, seen.methods[method])
+	}
+	if seen.others != nil {
+		d.leave(p, seen.others, LeftOutLimit)
 	}
 }
 

@@ -114,6 +114,27 @@ func TestLearnLimits(t *testing.T) {
 	if paths != 2*MaxPaths+1 {
 		t.Errorf("%d paths", paths)
 	}
+	// A host to which every method was tried gets rules for some, and no rule for all.
+	observed = nil
+	for i := range MaxMethods + 5 {
+		observed = append(observed, seen("a", i, true, "", request("odd.test", fmt.Sprintf("M%d", i), "/"+strings.Repeat("x", 8*i))))
+	}
+	observed = append(observed, seen("a", 1, true, "", request("long.test", "GET", "/"+strings.Repeat("x", 2000))), seen("a", 1, true, "", request("case.test", "get", "/")), seen("a", 1, true, "", request("case.test", "GET", "/")))
+	d, evidence = Learn(observed, LearnOptions{})
+	left := map[string]int{}
+	for _, e := range evidence {
+		if e.Rule == "" {
+			left[e.Host+" "+e.LeftOut] += e.Times
+		}
+	}
+	if len(d.Rules) != MaxMethods+2 || left["odd.test "+LeftOutLimit] != 5 || left["long.test "+LeftOutPath] != 1 || len(left) != 2 {
+		t.Errorf("%d rules, left out %v", len(d.Rules), left)
+	}
+	for _, r := range d.Rules {
+		if len(r.Methods) != 1 || len(r.Paths) != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
 	long := strings.Repeat("a.", 100) + "test"
 	d, _ = Learn([]Observation{seen("a", 1, true, "", connect(long, 443, HTTPS)), seen("a", 1, true, "", connect("b."+long, 443, HTTPS))}, LearnOptions{})
 	if len(d.Rules) != 2 || len(d.Rules[0].ID) > 64 {
