@@ -36,7 +36,7 @@ func writeTrust(dir string, img images.Image, root []byte) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, trustRoot), root, 0o644),
 		os.WriteFile(filepath.Join(dir, trustBundle), bundle, 0o644),
-		os.WriteFile(filepath.Join(dir, trustWget), []byte("ca_certificate = "+filepath.Join(runsc.TrustDir, trustBundle)+"\n"), 0o644),
+		os.WriteFile(filepath.Join(dir, trustWget), WgetTrust(filepath.Join(runsc.TrustDir, trustBundle)), 0o644),
 	)
 }
 
@@ -57,17 +57,22 @@ func readImageRoots(rootfs string) ([]byte, error) {
 	return own, err
 }
 
-// trustEnv makes the programs that have a variable for it use these files. Those that replace their roots get the bundle,
-// Node adds. What the sandbox's maker set stays.
+// trustEnv makes the programs that have a variable for it use these files. What the sandbox's maker set stays.
 func trustEnv(env map[string]string) map[string]string {
-	bundle := filepath.Join(runsc.TrustDir, trustBundle)
-	all := map[string]string{
-		"NODE_EXTRA_CA_CERTS": filepath.Join(runsc.TrustDir, trustRoot),
-		"WGETRC":              filepath.Join(runsc.TrustDir, trustWget),
-	}
-	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"} {
-		all[name] = bundle
-	}
+	all := TrustVariables(filepath.Join(runsc.TrustDir, trustRoot), filepath.Join(runsc.TrustDir, trustBundle), filepath.Join(runsc.TrustDir, trustWget))
 	maps.Copy(all, env)
 	return all
 }
+
+// TrustVariables are the variables by which programs are told whom to trust. Those that replace their roots get the bundle, Node
+// adds the org's own root, and wget has a file of its own (WgetTrust), as it has no variable for this.
+func TrustVariables(root, bundle, wget string) map[string]string {
+	all := map[string]string{"NODE_EXTRA_CA_CERTS": root, "WGETRC": wget}
+	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"} {
+		all[name] = bundle
+	}
+	return all
+}
+
+// WgetTrust is what stands in wget's file.
+func WgetTrust(bundle string) []byte { return []byte("ca_certificate = " + bundle + "\n") }

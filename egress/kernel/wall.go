@@ -23,12 +23,13 @@ var validTable = regexp.MustCompile(`^[a-z][a-z0-9_]{0,30}$`)
 
 // WriteWall writes the host's output wall into the namespace ns: sockets that uid made reach no local address
 // (whatever leaves by lo), no hard range and none of extra, such as the sandboxes' range. It is a second wall:
-// policies' floor judges each dial before. The table name must be this installation's own.
-func WriteWall(ns int, tableName string, uid uint32, extra []netip.Prefix) error {
+// policies' floor judges each dial before. From the ports answers it may answer whoever called, but call nobody. The table name
+// must be this installation's own.
+func WriteWall(ns int, tableName string, uid uint32, extra []netip.Prefix, answers ...uint16) error {
 	if !validTable.MatchString(tableName) || uid == 0 {
 		return fmt.Errorf("writing the wall %q for uid %d: a table's name and an unprivileged uid are needed", tableName, uid)
 	}
-	t, err := wallTable(tableName, uid, extra)
+	t, err := wallTable(tableName, uid, extra, answers)
 	if err != nil {
 		return fmt.Errorf("writing the wall %q: %w", tableName, err)
 	}
@@ -38,7 +39,7 @@ func WriteWall(ns int, tableName string, uid uint32, extra []netip.Prefix) error
 // RemoveWall takes the wall away; one that isn't there is no error.
 func RemoveWall(ns int, tableName string) error { return remove(ns, tableName) }
 
-func wallTable(name string, uid uint32, extra []netip.Prefix) (*table, error) {
+func wallTable(name string, uid uint32, extra []netip.Prefix, answers []uint16) (*table, error) {
 	var four, six []netip.Prefix
 	for _, p := range extra {
 		switch {
@@ -57,6 +58,14 @@ func wallTable(name string, uid uint32, extra []netip.Prefix) (*table, error) {
 	}
 	set4 := &set{Set: nftables.Set{Name: "hard4", KeyType: nftables.TypeIPAddr, Interval: true}, elements: intervals(four)}
 	set6 := &set{Set: nftables.Set{Name: "hard6", KeyType: nftables.TypeIP6Addr, Interval: true}, elements: intervals(six)}
+	// A positive match, never "not this uid: accept": skuid breaks its rule off on packets without an owner, such
+	// as the kernel's own refusals, and they would be refused in turn.
+	edge := is(expr.MetaKeySKUID, bin.NativeEndian.PutUint32(uid)...)
+	var output []rule
+	for _, port := range answers {
+		output = append(output, join(edge, tcp(), sourcePort(port), opening(expr.CmpOpNeq), accept()))
+	}
+	output = append(output, join(edge, goTo("hard")))
 	return &table{
 		name: name,
 		sets: []*set{set4, set6},
@@ -67,11 +76,7 @@ func wallTable(name string, uid uint32, extra []netip.Prefix) (*table, error) {
 				join(ipv4(), rule{payload(1, expr.PayloadBaseNetworkHeader, 16, 4), lookup(&set4.Set, false)}, count(), rejectProhibited()),
 				join(ipv6(), rule{payload(1, expr.PayloadBaseNetworkHeader, 24, 16), lookup(&set6.Set, false)}, count(), rejectProhibited()),
 			}},
-			// A positive match, never "not this uid: accept": skuid breaks its rule off on packets without an owner, such
-			// as the kernel's own refusals, and they would be refused in turn.
-			{name: "output", hook: nftables.ChainHookOutput, priority: 0, policy: nftables.ChainPolicyAccept, rules: []rule{
-				join(is(expr.MetaKeySKUID, bin.NativeEndian.PutUint32(uid)...), goTo("hard")),
-			}},
+			{name: "output", hook: nftables.ChainHookOutput, priority: 0, policy: nftables.ChainPolicyAccept, rules: output},
 		},
 	}, nil
 }

@@ -25,6 +25,8 @@ type Proxy interface {
 type Config struct {
 	Proxy     Proxy
 	Handshake time.Duration // from the first byte to the reply; default 10 s
+	// Entered, if set, is called once it is known whose the connection is.
+	Entered func()
 	// Refused, if set, is called for a client that was turned away before it was known whose it is.
 	Refused func()
 }
@@ -42,6 +44,9 @@ func Serve(ctx context.Context, nc net.Conn, keeper credentials.Keeper, cfg Conf
 	b, ok := c.login(ctx)
 	if !ok {
 		return
+	}
+	if cfg.Entered != nil {
+		cfg.Entered()
 	}
 	to, ok := c.request(ctx, b)
 	if !ok {

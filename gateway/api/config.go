@@ -25,6 +25,7 @@ type Config struct {
 
 	Flows      Flows // live connections; nil: no edge can be asked
 	Tunnels    Tunnels
+	Doors      Doors
 	SetupToken sso.Secret    // registers one org; zero: nobody can register
 	Version    string        // of the program, for the OpenAPI document
 	Template   func() string // for a create that names none; default "base". It may say "tiny" until base is built.

@@ -162,7 +162,7 @@ func (in *executeIn) message() (frame.ExecMessage, time.Duration, error) {
 // running returns a sandbox of the caller's org that runs, or the refusal.
 func (s *Server) running(ctx context.Context, c *caller, id string) (store.Sandbox, error) {
 	b, err := s.sandbox(ctx, c, id)
-	if err == nil && b.Status != store.Running {
+	if err == nil && (b.Status != store.Running || b.Kind == store.Attached) {
 		err = notRunning(b)
 	}
 	return b, err

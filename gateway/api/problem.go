@@ -145,6 +145,8 @@ func refuse(err error) *Problem {
 		return problem(http.StatusServiceUnavailable, "busy", "try again").with("Retry-After", "1")
 	case errors.Is(err, store.ErrUnavailable):
 		return problem(http.StatusServiceUnavailable, "store_unavailable", "the store can't be reached").with("Retry-After", "5")
+	case errors.Is(err, sandboxes.ErrAttached):
+		return problem(http.StatusConflict, "attached_sandbox", "nothing can be attached here")
 	case errors.Is(err, sandboxes.ErrState):
 		return problem(http.StatusConflict, "wrong_state", "the sandbox is not in a state for this")
 	case errors.Is(err, sandboxes.ErrPolicy):

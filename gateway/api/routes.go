@@ -23,6 +23,7 @@ func (s *Server) routes() {
 	s.auditRoutes()
 	s.secretRoutes()
 	s.tunnelRoutes()
+	s.doorRoutes()
 	s.flowRoutes()
 	s.requestRoutes()
 }

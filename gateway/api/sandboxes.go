@@ -20,6 +20,8 @@ import (
 
 type sandboxCreateIn struct {
 	Body struct {
+		Kind      string            `json:"kind,omitempty" enum:"own,attached" default:"own" doc:"own: a node runs it. attached: somebody else does, and only what it sends comes here, by a door; of the other fields timeout_seconds, policy, egress and labels count."`
+		Labels    map[string]string `json:"labels,omitempty" doc:"Words of your own, up to 32."`
 		CPUs      string            `json:"cpus,omitempty" default:"2" doc:"Processors: 2, 0.5, 500m." maxLength:"20"`
 		Memory    string            `json:"memory,omitempty" default:"2Gi" doc:"Memory: 512Mi, 2Gi." maxLength:"20"`
 		Timeout   int64             `json:"timeout_seconds,omitempty" default:"600" minimum:"60" maximum:"86400"`
@@ -46,30 +48,32 @@ type sandboxListIn struct {
 }
 
 type sandboxView struct {
-	SandboxID     string          `json:"sandbox_id"`
-	ID            string          `json:"id"`
-	Org           string          `json:"org_id"`
-	Session       string          `json:"session_id" doc:"The sandbox's own id, for clients that need the field."`
-	Status        string          `json:"status" enum:"creating,running,paused,terminating,terminated,error"`
-	Reason        string          `json:"reason,omitempty" doc:"Why it is in error or has ended: out_of_memory, expired, deleted, exited, …"`
-	Addr          string          `json:"addr,omitempty"`
-	PodIP         string          `json:"pod_ip,omitempty" doc:"The same address."`
-	RunscID       string          `json:"runsc_id,omitempty"`
-	Incarnation   uint64          `json:"incarnation"`
-	Generation    uint64          `json:"generation"`
-	Policy        string          `json:"policy" doc:"Its named policy; empty: the ceiling alone."`
-	PolicyVersion int64           `json:"policy_version" doc:"Of the named policy, or of the ceiling."`
-	Egress        json.RawMessage `json:"egress,omitempty" doc:"Its own policy document, if it has one."`
-	EgressVersion int64           `json:"egress_version,omitempty" doc:"Of that document."`
-	CPUs          string          `json:"cpus"`
-	Memory        string          `json:"memory"`
-	Timeout       int64           `json:"timeout_seconds"`
-	Template      string          `json:"template"`
-	Isolation     string          `json:"isolation"`
-	CreatedAt     time.Time       `json:"created_at"`
-	ExpiresAt     time.Time       `json:"expires_at"`
-	EndedAt       *time.Time      `json:"ended_at,omitempty"`
-	Startup       startMetrics    `json:"startup_metrics"`
+	SandboxID     string            `json:"sandbox_id"`
+	ID            string            `json:"id"`
+	Org           string            `json:"org_id"`
+	Session       string            `json:"session_id" doc:"The sandbox's own id, for clients that need the field."`
+	Kind          string            `json:"kind" enum:"own,attached"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Status        string            `json:"status" enum:"creating,running,paused,terminating,terminated,error"`
+	Reason        string            `json:"reason,omitempty" doc:"Why it is in error or has ended: out_of_memory, expired, deleted, exited, …"`
+	Addr          string            `json:"addr,omitempty"`
+	PodIP         string            `json:"pod_ip,omitempty" doc:"The same address."`
+	RunscID       string            `json:"runsc_id,omitempty"`
+	Incarnation   uint64            `json:"incarnation"`
+	Generation    uint64            `json:"generation"`
+	Policy        string            `json:"policy" doc:"Its named policy; empty: the ceiling alone."`
+	PolicyVersion int64             `json:"policy_version" doc:"Of the named policy, or of the ceiling."`
+	Egress        json.RawMessage   `json:"egress,omitempty" doc:"Its own policy document, if it has one."`
+	EgressVersion int64             `json:"egress_version,omitempty" doc:"Of that document."`
+	CPUs          string            `json:"cpus"`
+	Memory        string            `json:"memory"`
+	Timeout       int64             `json:"timeout_seconds"`
+	Template      string            `json:"template"`
+	Isolation     string            `json:"isolation"`
+	CreatedAt     time.Time         `json:"created_at"`
+	ExpiresAt     time.Time         `json:"expires_at"`
+	EndedAt       *time.Time        `json:"ended_at,omitempty"`
+	Startup       startMetrics      `json:"startup_metrics"`
 }
 
 type startMetrics struct {
@@ -141,7 +145,15 @@ func (s *Server) order(ctx context.Context, c *caller, in *sandboxCreateIn) (o s
 		return o, problem(http.StatusForbidden, "org_mismatch", "the key belongs to another org", FieldError{"body.org_id", "is not the key's org"})
 	}
 	o.Spec = store.SandboxSpec{CPUs: in.Body.CPUs, Memory: in.Body.Memory, Timeout: in.Body.Timeout, Env: in.Body.Env, Template: in.Body.Template, Isolation: "gvisor"}
-	if o.Spec.Template == "" {
+	o.Kind, o.Spec.Labels = store.SandboxKind(in.Body.Kind), in.Body.Labels
+	if err := checkLabels(in.Body.Labels); err != nil {
+		return o, err
+	}
+	if o.Kind == store.Attached {
+		if err := attachable(in); err != nil {
+			return o, err
+		}
+	} else if o.Spec.Template == "" {
 		o.Spec.Template = s.Template()
 	}
 	var ok bool
@@ -334,6 +346,8 @@ func (s *Server) stateRefused(b store.Sandbox, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return notFound("sandbox")
+	case errors.Is(err, sandboxes.ErrAttached):
+		return isAttached()
 	case errors.Is(err, sandboxes.ErrState) && b.Status != "":
 		return notRunning(b)
 	}
@@ -351,6 +365,9 @@ func (s *Server) nodeRefused(err error) error {
 
 // notRunning is the refusal for a sandbox in the wrong state; its code is the reason where that says more.
 func notRunning(b store.Sandbox) *Problem {
+	if b.Kind == store.Attached && !b.Status.Ended() {
+		return isAttached()
+	}
 	code, detail := "sandbox_not_running", "the sandbox is "+string(b.Status)
 	if b.Status == store.Failed && b.Reason == sandboxes.ReasonOOM {
 		code, detail = sandboxes.ReasonOOM, "the sandbox ran out of memory and was ended"
@@ -370,7 +387,7 @@ func (s *Server) sandboxAnswer(ctx context.Context, b store.Sandbox) (*sandboxOu
 
 func viewSandbox(b store.Sandbox, versions map[string]int64) sandboxView {
 	v := sandboxView{
-		SandboxID: b.ID, ID: b.ID, Org: b.Org, Session: b.ID, Status: string(b.Status), Reason: b.Reason, Addr: b.Addr, PodIP: b.Addr, RunscID: b.RunscID,
+		SandboxID: b.ID, ID: b.ID, Org: b.Org, Session: b.ID, Kind: string(b.Kind), Labels: b.Spec.Labels, Status: string(b.Status), Reason: b.Reason, Addr: b.Addr, PodIP: b.Addr, RunscID: b.RunscID,
 		Incarnation: b.Incarnation, Generation: b.Generation, Policy: b.Policy, PolicyVersion: versions[b.Policy], Egress: b.Own,
 		CPUs: b.Spec.CPUs, Memory: b.Spec.Memory, Timeout: b.Spec.Timeout, Template: b.Spec.Template, Isolation: b.Spec.Isolation,
 		CreatedAt: b.CreatedAt, ExpiresAt: b.ExpiresAt, EndedAt: timeOrNil(b.EndedAt),

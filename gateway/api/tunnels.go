@@ -132,7 +132,7 @@ func openTunnel(ctx context.Context, tx *store.Tx, t store.Tunnel, lifetime time
 	if err != nil {
 		return t, err
 	}
-	if b.Status != store.Running && b.Status != store.Paused || !tx.Now().Before(b.ExpiresAt) {
+	if b.Kind == store.Attached || b.Status != store.Running && b.Status != store.Paused || !tx.Now().Before(b.ExpiresAt) {
 		return t, notRunning(b)
 	}
 	if t.Public {

@@ -41,6 +41,8 @@ const (
 	AuthorityCreate  Action = "authority.create"
 	TunnelCreate     Action = "tunnel.create"
 	TunnelDelete     Action = "tunnel.delete"
+	DoorOpen         Action = "door.open"       // a password for an attached sandbox, or its socket
+	DoorKeyRotate    Action = "door_key.rotate" // that signs such passwords
 	FlowKill         Action = "flow.kill"
 	AccessRequest    Action = "egress.request"
 	AccessApprove    Action = "egress.request.approve"
@@ -52,7 +54,7 @@ func Actions() []Action {
 	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
-		TunnelCreate, TunnelDelete, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
+		TunnelCreate, TunnelDelete, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
 		AccessRequest, AccessApprove, AccessDeny}
 }
 

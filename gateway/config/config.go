@@ -30,6 +30,7 @@ type Egress struct {
 	UpstreamCA     []string         `yaml:"upstream_ca"`     // PEM files trusted for upstreams beside the machine's roots
 	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
 	SyntheticRange string           `yaml:"synthetic_range"` // addresses that stand for names; default 198.18.0.0/15
+	Doors          Doors            `yaml:"doors"`           // ways in from the network, for sandboxes that others run; default: none
 }
 
 // Nodes is how sandboxes run on this machine.
@@ -92,6 +93,7 @@ func Parse(data []byte) (*Config, error) {
 func (c *Config) complete() {
 	set(&c.Egress.SyntheticRange, "198.18.0.0/15")
 	set(&c.Nodes.AddressRange, "10.200.0.0/16")
+	c.Egress.Doors.complete()
 	if c.Nodes.BuildBase == nil {
 		yes := true
 		c.Nodes.BuildBase = &yes
@@ -146,6 +148,9 @@ func (c *Config) validate() error {
 		if n < 0 {
 			return fmt.Errorf("limits.%s: %d is negative", field, n)
 		}
+	}
+	if err := c.Egress.Doors.validate(); err != nil {
+		return err
 	}
 	return c.floor()
 }

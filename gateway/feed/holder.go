@@ -43,6 +43,9 @@ type compiled struct {
 	sandboxes map[string]entry
 	records   map[string]Records // by org
 	stale     time.Duration      // the longest that any sandbox may go on without a heartbeat
+
+	attached []Attachment
+	doorKeys map[string][]DoorKey // by org
 }
 
 type entry struct {
@@ -184,7 +187,8 @@ func (h *Holder) state() (now *compiled, silence time.Duration) {
 }
 
 func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
-	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes)), records: make(map[string]Records, len(s.Orgs))}
+	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes)), records: make(map[string]Records, len(s.Orgs)),
+		doorKeys: make(map[string][]DoorKey, len(s.Orgs))}
 	var closed []Closed
 	var err error
 	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
@@ -193,6 +197,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
 		c.records[o.ID] = o.Records
+		c.doorKeys[o.ID] = o.DoorKeys
 		p, faults := newProfiles(o)
 		orgs[o.ID], closed = p, append(closed, faults...)
 	}
@@ -201,6 +206,9 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 		if !ok {
 			closed = append(closed, Closed{Org: box.Org, Sandbox: box.ID, Reason: "its org is not in the state"})
 			continue
+		}
+		if box.Attached != nil {
+			c.attached = append(c.attached, box.attachment())
 		}
 		snapshot, err := p.snapshot(box)
 		if err != nil {

@@ -42,6 +42,8 @@ type Org struct {
 	Policies []Policy `json:"policies"`
 	Secrets  []Secret `json:"secrets,omitempty"`
 	Records  Records  `json:"records,omitzero"`
+
+	DoorKeys []DoorKey `json:"door_keys,omitempty"`
 }
 
 // Secret is a granted value on its way to the edge. It travels over a socket between two processes of ours and is in no file.
@@ -68,6 +70,8 @@ type Sandbox struct {
 	Own    json.RawMessage `json:"own,omitempty"` // a list that only narrows
 	// OwnVersion is that list's, and stands in the decisions that it makes.
 	OwnVersion int64 `json:"own_version,omitempty"`
+
+	Attached *Attached `json:"attached,omitempty"` // nil: a node of ours runs it
 }
 
 // Exemption opens part of the soft floor, as the platform admin set it.

@@ -20,6 +20,7 @@ type NodeStart struct {
 	Adopt     bool         `json:"adopt"`      // keep living sandboxes of an earlier start; else remove them
 	Base      bool         `json:"base"`       // build the image base in the background
 	Names     int          `json:"names"`      // distinct, of one incarnation
+	DoorPorts []uint16     `json:"door_ports"` // from which the edge may answer whoever called it, wherever that is
 	Connects  int          `json:"connects"`   // new connections of one sandbox a second
 	Lookups   int          `json:"lookups"`    // DNS queries of one sandbox a second
 }
@@ -43,7 +44,7 @@ type Caged struct {
 	Checked     []string `json:"checked"`      // what was tried from inside, and refused
 }
 
-// EdgeStart is what the edge is told. Files: none.
+// EdgeStart is what the edge is told. Files: the listeners of its doors.
 type EdgeStart struct {
 	Dir         string         `json:"dir"`          // the only directory it writes to
 	Machine     string         `json:"machine"`      // its name, for those who read about it
@@ -53,6 +54,7 @@ type EdgeStart struct {
 	Hard        []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
 	Synthetic   netip.Prefix   `json:"synthetic"`
 	Limits      EdgeLimits     `json:"limits"`
+	Doors       EdgeDoors      `json:"doors,omitzero"`
 	Uncaged     bool           `json:"uncaged"` // the kernel has no Landlock and the admin said to go on
 }
 
@@ -75,6 +77,7 @@ type ControlStart struct {
 	Key          string         `json:"key"` // of an earlier start in this run; secret; empty makes one
 	Exempt       []Exemption    `json:"exempt"`
 	Hard         []netip.Prefix `json:"hard"` // ranges of ours, added to the hard floor
+	Doors        ControlDoors   `json:"doors,omitzero"`
 	TunnelDomain string         `json:"tunnel_domain"`
 	TunnelPort   string         `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443
 	PlainTunnels bool           `json:"plain_tunnels"` // tunnels answer on plain HTTP too
@@ -86,6 +89,7 @@ type ControlReady struct {
 	Key        string `json:"key"`         // secret
 	SetupToken string `json:"setup_token"` // secret, one-time: registers an org
 	TunnelCA   []byte `json:"tunnel_ca"`   // the development authority of tunnels, PEM
+	DoorCA     []byte `json:"door_ca"`     // the authority of doors, PEM
 }
 
 // Exemption opens part of the soft floor: no Ports are all of them; Orgs are ids or slugs, and "*" is all of them.

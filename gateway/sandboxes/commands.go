@@ -47,7 +47,7 @@ func (s *Service) condemn(ctx context.Context, by store.By, id string, action au
 
 // finish removes the sandbox from the node and writes its end.
 func (s *Service) finish(ctx context.Context, b store.Sandbox, status store.SandboxStatus, reason string) (store.Sandbox, error) {
-	if err := s.Runner.Delete(ctx, b.ID); err != nil {
+	if err := s.remove(ctx, b); err != nil {
 		return b, fmt.Errorf("deleting sandbox %q on the node: %w", b.ID, err)
 	}
 	b.Status, b.Reason = status, reason
@@ -82,6 +82,9 @@ func (s *Service) with(ctx context.Context, by store.By, id string, f func(ctx c
 // have woken the sandbox without the row saying so yet.
 func (s *Service) Pause(ctx context.Context, by store.By, id string) (store.Sandbox, error) {
 	return s.with(ctx, by, id, func(ctx context.Context, b store.Sandbox) (store.Sandbox, error) {
+		if b.Kind == store.Attached {
+			return b, ErrAttached
+		}
 		if b.Status != store.Running && b.Status != store.Paused {
 			return b, ErrState
 		}
@@ -99,6 +102,9 @@ func (s *Service) Pause(ctx context.Context, by store.By, id string) (store.Sand
 // Resume lets a paused sandbox go on, under a policy that is no older than the newest now; a running one stays so.
 func (s *Service) Resume(ctx context.Context, by store.By, id string) (store.Sandbox, error) {
 	return s.with(ctx, by, id, func(ctx context.Context, b store.Sandbox) (store.Sandbox, error) {
+		if b.Kind == store.Attached {
+			return b, ErrAttached
+		}
 		if b.Status == store.Running {
 			return b, nil
 		}
@@ -128,8 +134,10 @@ func (s *Service) Extend(ctx context.Context, by store.By, id string, d, limit t
 		if end.After(b.CreatedAt.Add(limit)) {
 			return b, fmt.Errorf("extending sandbox %q: %w", id, store.ErrLimit)
 		}
-		if err := s.Runner.Extend(ctx, id, end); err != nil {
-			return b, s.gone(ctx, b, err)
+		if b.Kind != store.Attached { // of one that is, the edge learns by the feed
+			if err := s.Runner.Extend(ctx, id, end); err != nil {
+				return b, s.gone(ctx, b, err)
+			}
 		}
 		b.ExpiresAt = end
 		return s.update(ctx, by, b, audit.SandboxExtend, audit.Success, map[string]string{"expires_at": end.Format(time.RFC3339)})

@@ -26,6 +26,7 @@ const (
 
 // An Order is what a create asks for, already checked.
 type Order struct {
+	Kind   store.SandboxKind // "" is Own
 	Spec   store.SandboxSpec
 	Policy *string         // nil: the org's default
 	Own    json.RawMessage // a policy document of its own, in normal form, which only narrows; nil: none
@@ -46,6 +47,9 @@ func (f *Failed) Unwrap() error { return f.Err }
 // finds the sandbox in its list. After an error of type *Failed the row is in error and the node has nothing of it.
 func (s *Service) Create(ctx context.Context, by store.By, o Order) (store.Sandbox, error) {
 	begun := s.Now()
+	if o.Kind == store.Attached && s.Sockets == nil {
+		return store.Sandbox{}, ErrAttached
+	}
 	b, revision, err := s.enter(ctx, by, o)
 	if err != nil {
 		return store.Sandbox{}, err
@@ -82,9 +86,9 @@ func (s *Service) enter(ctx context.Context, by store.By, o Order) (b store.Sand
 		if err != nil {
 			return err
 		}
-		b = store.Sandbox{ID: store.NewID("sbx"), Status: store.Creating, Policy: policy, Own: o.Own, Spec: o.Spec,
+		b = store.Sandbox{ID: store.NewID("sbx"), Kind: o.Kind, Status: store.Creating, Policy: policy, Own: o.Own, Spec: o.Spec,
 			ExpiresAt: tx.Now().Add(time.Duration(o.Spec.Timeout) * time.Second)}
-		if err := tx.Record(ctx, audit.SandboxCreate, b.ID, map[string]string{"policy": policy, "template": o.Spec.Template}); err != nil {
+		if err := tx.Record(ctx, audit.SandboxCreate, b.ID, created(policy, o)); err != nil {
 			return err
 		}
 		// Last, because from here on every change of the store waits for this one.
@@ -95,6 +99,13 @@ func (s *Service) enter(ctx context.Context, by store.By, o Order) (b store.Sand
 		return err
 	})
 	return b, revision, err
+}
+
+func created(policy string, o Order) map[string]string {
+	if o.Kind == store.Attached {
+		return map[string]string{"policy": policy, "kind": string(o.Kind)}
+	}
+	return map[string]string{"policy": policy, "template": o.Spec.Template}
 }
 
 func choose(ctx context.Context, tx *store.Tx, wanted *string) (string, error) {
@@ -128,6 +139,9 @@ func (s *Service) start(ctx context.Context, b store.Sandbox) (timed, string, er
 		return timed{}, ReasonPolicyNotApplied, err
 	}
 	begun := s.Now()
+	if b.Kind == store.Attached {
+		return s.attach(ctx, b)
+	}
 	started, err := s.Runner.Create(ctx, Spec{
 		ID: b.ID, Org: b.Org, Template: b.Spec.Template, MilliCPU: b.Spec.MilliCPU, MemoryBytes: b.Spec.MemoryBytes,
 		WorkspaceBytes: b.Spec.WorkspaceSize, Env: b.Spec.Env, End: b.ExpiresAt, MinRevision: b.MinRevision,
@@ -148,7 +162,7 @@ func (s *Service) start(ctx context.Context, b store.Sandbox) (timed, string, er
 func (s *Service) fail(ctx context.Context, b store.Sandbox, reason string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Finish)
 	defer cancel()
-	deleted := s.Runner.Delete(ctx, b.ID)
+	deleted := s.remove(ctx, b)
 	if deleted != nil {
 		s.Log.Error("removing a sandbox that did not start", "sandbox", b.ID, "err", deleted)
 	}

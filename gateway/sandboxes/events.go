@@ -142,6 +142,8 @@ func (s *Service) reconcile(ctx context.Context, id string, p Present, there boo
 		_, err = s.finish(ctx, b, store.Terminated, ReasonDeleted)
 	case b.Status == store.Creating:
 		_, err = s.finish(ctx, b, store.Failed, ReasonInterrupted)
+	case b.Kind == store.Attached:
+		err = s.reattach(ctx, b)
 	case !there && !s.Now().Before(b.ExpiresAt):
 		_, err = s.finish(ctx, b, store.Terminated, ReasonExpired)
 	case !there:

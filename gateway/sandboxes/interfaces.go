@@ -37,6 +37,14 @@ type Feed interface {
 	WaitApplied(ctx context.Context, revision int64) error
 }
 
+// Sockets are the ways in of attached sandboxes. Each method is safe for concurrent use.
+type Sockets interface {
+	// Open makes the socket of a sandbox, or returns where it is already.
+	Open(ctx context.Context, id string) (path string, err error)
+	// Close takes it away. One that is not there is no error.
+	Close(ctx context.Context, id string) error
+}
+
 // ErrNotThere is what a Runner returns for a sandbox that it does not have.
 var ErrNotThere = errors.New("no such sandbox on the node")
 

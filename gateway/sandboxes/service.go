@@ -16,6 +16,8 @@ import (
 var (
 	// ErrState says that the sandbox is in a state in which this can't be done.
 	ErrState = errors.New("the sandbox is not in a state for this")
+	// ErrAttached says that this can't be done to a sandbox that somebody else runs, or that nothing can be attached here.
+	ErrAttached = errors.New("the sandbox is attached")
 	// ErrPolicy says that the named policy does not exist.
 	ErrPolicy = errors.New("there is no such policy")
 )
@@ -26,11 +28,13 @@ type Config struct {
 	Runner Runner
 	Guest  Readier
 	Feed   Feed
-	Log    *slog.Logger  // default slog.Default()
-	Limit  int           // live sandboxes of an org; default 50
-	Start  time.Duration // longest start; default 90 s
-	Finish time.Duration // longest clean-up; default 30 s
-	Now    func() time.Time
+	// Sockets may be nil: then nothing can be attached.
+	Sockets Sockets
+	Log     *slog.Logger  // default slog.Default()
+	Limit   int           // live sandboxes of an org; default 50
+	Start   time.Duration // longest start; default 90 s
+	Finish  time.Duration // longest clean-up; default 30 s
+	Now     func() time.Time
 }
 
 // A Service runs sandboxes. It is safe for concurrent use.

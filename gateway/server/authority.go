@@ -31,7 +31,7 @@ func (c *control) signIntermediate(ctx context.Context, in role.IntermediateRequ
 	if !ok {
 		return role.Intermediate{}, errors.New("the edge's key is none of ECDSA")
 	}
-	root, err := c.authority(ctx, in.Org)
+	root, err := c.rootOf(ctx, in.Org)
 	if err != nil {
 		return role.Intermediate{}, err
 	}

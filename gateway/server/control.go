@@ -83,6 +83,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 	}
 	c.running.Go(func() { c.publisher.Run(ctx) })
 	c.running.Go(func() { c.routes.Run(ctx) })
+	c.running.Go(func() { c.endOverdue(ctx) })
 	c.running.Go(func() { c.forgetDecisions(ctx) })
 	c.running.Go(func() { c.forgetRequests(ctx) })
 	c.running.Go(func() {
@@ -104,7 +105,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	c.routes = &feed.Publisher{Peer: &c.ingress.Peer, Method: feed.Routes, Load: c.routeState, Log: c.log}
 	c.sandboxes, err = sandboxes.New(sandboxes.Config{
 		Store: c.store, Runner: runner{&c.node.Peer, c.trust}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log,
-		Limit: c.setup.Limits.Sandboxes,
+		Sockets: sockets{&c.node.Peer}, Limit: c.setup.Limits.Sandboxes,
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
-		Flows: liveFlows{&c.edge.Peer}, Tunnels: tunnels, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
+		Flows: liveFlows{&c.edge.Peer}, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
 		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 	})
 	if err != nil {
@@ -132,11 +133,15 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
+	doorRoot, err := c.doorAuthority(ctx)
+	if err != nil {
+		return nil, err
+	}
 	authority, err := c.openTunnelKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &role.ControlReady{Key: key, SetupToken: token.Reveal(), TunnelCA: authority}, nil
+	return &role.ControlReady{Key: key, SetupToken: token.Reveal(), TunnelCA: authority, DoorCA: doorRoot.PEM()}, nil
 }
 
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {

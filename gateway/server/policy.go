@@ -37,9 +37,10 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})
 		}
 		org.Secrets = c.openSecrets(o.Secrets)
+		org.DoorKeys = c.openDoorKeys(o.DoorKeys)
 		var boxes []feed.Sandbox
 		for _, b := range o.Sandboxes {
-			boxes = append(boxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own, OwnVersion: b.Version})
+			boxes = append(boxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own, OwnVersion: b.Version, Attached: attached(b)})
 		}
 		if org, boxes, err = c.within(org, boxes); err != nil {
 			return nil, 0, err
@@ -70,7 +71,7 @@ func (c *control) within(org feed.Org, boxes []feed.Sandbox) (feed.Org, []feed.S
 	c.log.Error("an org is more than the edges take; all is denied to it", "org", org.ID, "bytes", size)
 	denied := make([]feed.Sandbox, len(boxes))
 	for i, b := range boxes {
-		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org}
+		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org, Attached: b.Attached}
 	}
 	return feed.Org{ID: org.ID}, denied, nil
 }

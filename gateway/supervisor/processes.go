@@ -52,7 +52,7 @@ func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
 		Addresses: netip.MustParsePrefix(s.config.Settings.Nodes.AddressRange),
 		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
 		Purge:     s.config.Purge, Adopt: restart || !s.config.Purge, Base: *s.config.Settings.Nodes.BuildBase,
-		Names: s.config.Settings.Limits.NamesPerSandbox, Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond,
+		Names: s.config.Settings.Limits.NamesPerSandbox, DoorPorts: s.config.Settings.Egress.Doors.Ports(), Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond,
 	}, nil, nil
 }
 
@@ -129,7 +129,11 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 		}
 		start.UpstreamCA = append(start.UpstreamCA, string(pem))
 	}
-	return start, nil, nil
+	if start.Doors, err = edgeDoors(settings.Egress.Doors); err != nil {
+		return nil, nil, err
+	}
+	files, err := doorListeners(settings.Egress.Doors)
+	return start, files, err
 }
 
 func (s *Supervisor) prepareInward(bool) (any, []*os.File, error) {
@@ -150,7 +154,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	defer s.mu.Unlock()
 	return role.ControlStart{
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
-		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
+		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
 	}, []*os.File{listener}, nil
@@ -168,6 +172,9 @@ func (s *Supervisor) controlReady(body json.RawMessage, files []*os.File) error 
 	s.status.APIURL = "http://" + s.config.HTTP + "/api/v1"
 	s.status.ConsoleURL = consoleURL(s.config.HTTP)
 	s.status.CAFile = filepath.Join(s.config.StateDir, "tunnel-ca.pem")
+	if err := os.WriteFile(filepath.Join(s.config.StateDir, "door-ca.pem"), ready.DoorCA, 0o644); err != nil {
+		return err
+	}
 	return os.WriteFile(s.status.CAFile, ready.TunnelCA, 0o644)
 }
 

@@ -168,7 +168,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 // checkAddresses says at once when a port is taken, with the flag that helps.
 func (s *Supervisor) checkAddresses() error {
-	for flag, addr := range map[string]string{"--http": s.config.HTTP, "--https": s.config.HTTPS} {
+	doors := s.config.Settings.Egress.Doors
+	for flag, addr := range map[string]string{"--http": s.config.HTTP, "--https": s.config.HTTPS, "egress.doors.http": doors.HTTP, "egress.doors.socks": doors.SOCKS} {
+		if addr == "" {
+			continue
+		}
 		l, err := listen(addr)
 		if err != nil {
 			return fmt.Errorf("listening on %s: %w; choose another with %s", addr, err, flag)

@@ -46,6 +46,8 @@ type Edge struct {
 	proxy    *proxy.Proxy
 	denials  self.Denials
 	self     *self.Handler
+	issuer   *ca.Issuer
+	doors    *doors
 
 	caged   atomic.Bool
 	serving atomic.Bool
@@ -100,12 +102,15 @@ func (e *Edge) finish() {
 	}
 }
 
-func (e *Edge) start(_ context.Context, raw json.RawMessage, _ []*os.File) (any, []*os.File, error) {
+func (e *Edge) start(_ context.Context, raw json.RawMessage, files []*os.File) (any, []*os.File, error) {
 	var start role.EdgeStart
 	if err := json.Unmarshal(raw, &start); err != nil {
 		return nil, nil, err
 	}
 	if err := e.build(start); err != nil {
+		return nil, nil, err
+	}
+	if err := e.doors.listen(start, files); err != nil {
 		return nil, nil, err
 	}
 	report, err := cage.Enter(cage.Config{Role: cage.Edge, ReadWrite: []string{start.Dir}, InsecureWithoutLandlock: start.Uncaged})
@@ -116,6 +121,7 @@ func (e *Edge) start(_ context.Context, raw json.RawMessage, _ []*os.File) (any,
 		return nil, nil, err
 	}
 	e.caged.Store(true)
+	e.doors.serve()
 	e.log.Info("edge serves", "landlock_abi", report.LandlockABI)
 	return role.Caged{LandlockABI: report.LandlockABI, Checked: report.Checked}, nil, nil
 }
@@ -158,7 +164,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if err != nil {
 		return err
 	}
-	issuer, err := ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}})
+	e.issuer, err = ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}})
 	if err != nil {
 		return err
 	}
@@ -168,14 +174,20 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	e.proxy, err = proxy.New(proxy.Config{
 		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: recorder,
 		Dialer: dialer{e.dialer, e.flows}, Flows: flowTable{e.flows}, Meters: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
-		Certificates: issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
+		Certificates: e.issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
 		Self: e.self, SelfAddr: e.names.Self(),
 	})
+	if err != nil {
+		return err
+	}
+	if e.doors, err = e.newDoors(); err != nil {
+		return err
+	}
 	e.registerNode()
 	e.holder.Register(e.control.Mux)
 	e.registerFlows()
 	link.Handle(e.control.Mux, role.EdgeFlush, e.flush)
-	return err
+	return nil
 }
 
 func newDialer(start role.EdgeStart) (*dial.Dialer, error) {
@@ -196,6 +208,7 @@ func newDialer(start role.EdgeStart) (*dial.Dialer, error) {
 // policyChanged puts what hangs on the policy under the newest one.
 func (e *Edge) policyChanged() {
 	e.dialer.SetFloor(e.holder.Floor())
+	e.doors.follow()
 	if n := e.flows.Rejudge(); n > 0 {
 		e.log.Info("a policy change ended flows", "flows", n)
 	}

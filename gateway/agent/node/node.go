@@ -39,6 +39,7 @@ type Agent struct {
 	names   *names
 	woken   wakes
 	wire    *wire
+	doors   *doors
 	base    context.CancelFunc
 }
 
@@ -60,9 +61,11 @@ func newAgent(log *slog.Logger) *Agent {
 	a.control = &child.Sibling{Mux: link.NewMux(), Up: a.tellEvents, Limits: link.Limits{Frame: 1 << 20}}
 	a.ingress = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 1 << 16}}
 	a.wire = &wire{edge: a.edge, inward: a.inward}
+	a.doors = &doors{}
 	a.registerEdge()
 	a.registerIngress()
 	a.registerControl()
+	a.registerDoors()
 	return a
 }
 
@@ -104,6 +107,7 @@ func (a *Agent) edgeTable(found bool) kernel.EdgeOptions {
 
 // build makes the netns, the rules and the parts, in this order: the rules stand before anything could use them.
 func (a *Agent) build() error {
+	a.doors.dir = filepath.Join("/run", "portreeve-"+a.setup.Instance)
 	edge, found, err := openEdge("portreeve-" + a.setup.Instance)
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	ours := []netip.Prefix{a.setup.Addresses, a.setup.Synthetic}
-	if err := kernel.WriteWall(kernel.CurrentNetns, a.wallTable(), a.setup.EdgeUID, ours); err != nil {
+	if err := kernel.WriteWall(kernel.CurrentNetns, a.wallTable(), a.setup.EdgeUID, ours, a.setup.DoorPorts...); err != nil {
 		return err
 	}
 	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses})
@@ -206,6 +210,9 @@ func (a *Agent) stop(ctx context.Context) error {
 	if a.base != nil {
 		a.base()
 		a.images.Wait()
+	}
+	if err := a.doors.close(); err != nil {
+		a.log.Warn("the sockets of attached sandboxes stay", "err", err)
 	}
 	if !a.setup.Purge {
 		a.nodes.Close()

@@ -148,6 +148,7 @@ func (a *Agent) keepName(n role.Name) error {
 // meetEdge brings an edge up to date and gives it the sockets if it has none.
 func (a *Agent) meetEdge(ctx context.Context, conn *link.Conn) {
 	a.untilDone(ctx, "the edge could not be equipped", func() error { return a.equipEdge(ctx, conn) })
+	a.handDoors(ctx, conn)
 }
 
 // untilDone tries again until it is done or the link is gone: a sibling that lives is introduced only once.

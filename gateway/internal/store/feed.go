@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"time"
 )
 
 // A FeedState is everything that edge must know, as of one revision.
@@ -18,6 +19,7 @@ type OrgPolicies struct {
 	Ceiling   Policy
 	Named     []Policy
 	Secrets   []Secret
+	DoorKeys  []DoorKey
 	Sandboxes []SandboxPolicy
 }
 
@@ -27,6 +29,10 @@ type SandboxPolicy struct {
 	Policy  string
 	Own     json.RawMessage // a list of its own; none: nil
 	Version int64           // of that list
+
+	Attached    bool // and it has not been told to end
+	Incarnation uint64
+	ExpiresAt   time.Time
 }
 
 // Revision returns the newest committed revision.
@@ -67,9 +73,13 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 		if p.Secrets, err = r.Secrets(ctx, o.ID); err != nil {
 			return FeedState{}, err
 		}
+		if p.DoorKeys, err = r.DoorKeys(ctx, o.ID); err != nil {
+			return FeedState{}, err
+		}
 		for _, b := range live {
 			if b.Org == o.ID {
-				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy, Own: b.Own, Version: b.OwnVersion})
+				p.Sandboxes = append(p.Sandboxes, SandboxPolicy{Sandbox: b.ID, Policy: b.Policy, Own: b.Own, Version: b.OwnVersion,
+					Attached: b.Kind == Attached && b.Status != Terminating, Incarnation: max(b.Incarnation, 1), ExpiresAt: b.ExpiresAt})
 			}
 		}
 		f.Orgs = append(f.Orgs, p)

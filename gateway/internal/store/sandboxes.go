@@ -39,7 +39,16 @@ type SandboxSpec struct {
 	Env           map[string]string `json:"env,omitempty"`
 	Template      string            `json:"template"`
 	Isolation     string            `json:"isolation"`
+	Labels        map[string]string `json:"labels,omitempty"`
 }
+
+// A SandboxKind says who runs a sandbox.
+type SandboxKind string
+
+const (
+	Own      SandboxKind = "own"      // a node of ours
+	Attached SandboxKind = "attached" // somebody else; its network alone is ours
+)
 
 // Metrics say how long the parts of a start took.
 type Metrics struct {
@@ -59,6 +68,7 @@ type Phase struct {
 type Sandbox struct {
 	ID          string
 	Org         string
+	Kind        SandboxKind // Own where a create says none
 	Status      SandboxStatus
 	Reason      string          // why it is in error, or why it ended: out_of_memory, expired, ...
 	Policy      string          // a named policy; "" is the ceiling alone
@@ -91,6 +101,9 @@ func (tx *Tx) CreateSandbox(ctx context.Context, b Sandbox, limit int) (Sandbox,
 	}
 	b.Org, b.Version, b.CreatedBy, b.CreatedAt, b.UpdatedAt = tx.Org(), 1, tx.by.Principal.ID, tx.now, tx.now
 	b.ExpiresAt = b.ExpiresAt.UTC().Truncate(time.Microsecond)
+	if b.Kind == "" {
+		b.Kind = Own
+	}
 	if b.OwnVersion = 0; b.Own != nil {
 		b.OwnVersion = 1
 	}
@@ -99,10 +112,10 @@ func (tx *Tx) CreateSandbox(ctx context.Context, b Sandbox, limit int) (Sandbox,
 		return Sandbox{}, err
 	}
 	_, err = tx.q.ExecContext(ctx, `INSERT INTO sandboxes
-		(id, org_id, status, policy, own, own_version, spec, min_revision, version, created_by, created_at, updated_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		(id, org_id, status, policy, own, own_version, spec, min_revision, version, created_by, created_at, updated_at, expires_at, kind)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 		b.ID, b.Org, string(b.Status), b.Policy, nullable(b.Own), b.OwnVersion, string(spec), b.MinRevision, b.Version, b.CreatedBy,
-		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.ExpiresAt))
+		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.ExpiresAt), string(b.Kind))
 	if err != nil || b.Own == nil {
 		return b, wrap(err, "creating sandbox %q", b.ID)
 	}
@@ -147,6 +160,12 @@ func (r reads) LiveSandboxes(ctx context.Context) ([]Sandbox, error) {
 	return all, wrap(err, "listing live sandboxes")
 }
 
+// OverdueAttached lists the attached sandboxes of all orgs whose end has come and that have not ended.
+func (r reads) OverdueAttached(ctx context.Context, now time.Time) ([]Sandbox, error) {
+	all, err := list(ctx, r.q, scanSandbox, sandboxColumns+` WHERE ended_at IS NULL AND kind = $1 AND expires_at <= $2`, string(Attached), micros(now))
+	return all, wrap(err, "listing overdue sandboxes")
+}
+
 // AnySandbox returns a sandbox by its id alone, for events of a node, whose word names no org.
 func (s *Store) AnySandbox(ctx context.Context, id string) (Sandbox, error) {
 	b, err := scanSandbox(s.q.QueryRowContext(ctx, sandboxColumns+` WHERE id = $1`, id))
@@ -161,7 +180,7 @@ func (r reads) PolicyInUse(ctx context.Context, org, policy string) (bool, error
 }
 
 const sandboxColumns = `SELECT id, org_id, status, reason, policy, own, own_version, spec, addr, runsc_id, incarnation, generation, min_revision, metrics,
-	version, created_by, created_at, updated_at, expires_at, ended_at FROM sandboxes`
+	version, created_by, created_at, updated_at, expires_at, ended_at, kind FROM sandboxes`
 
 func scanSandbox(row rowScanner) (Sandbox, error) {
 	var b Sandbox
@@ -170,7 +189,7 @@ func scanSandbox(row rowScanner) (Sandbox, error) {
 	var ended sql.NullInt64
 	var own sql.NullString
 	err := row.Scan(&b.ID, &b.Org, &b.Status, &b.Reason, &b.Policy, &own, &b.OwnVersion, &spec, &b.Addr, &b.RunscID, &incarnation, &generation, &b.MinRevision,
-		&metrics, &b.Version, &b.CreatedBy, &created, &updated, &expires, &ended)
+		&metrics, &b.Version, &b.CreatedBy, &created, &updated, &expires, &ended, &b.Kind)
 	if err != nil {
 		return b, err
 	}
