@@ -18,7 +18,7 @@ type Doors struct {
 }
 
 func (d *Doors) complete() {
-	if d.Name == "" && d.onLoopback(d.HTTP) && d.onLoopback(d.SOCKS) {
+	if d.Name == "" && (d.HTTP != "" || d.SOCKS != "") && d.onLoopback(d.HTTP) && d.onLoopback(d.SOCKS) {
 		d.Name = "localhost"
 	}
 }
