@@ -118,6 +118,7 @@ func startIn(c Config, users bool) (*exec.Cmd, []net.Listener, error) {
 	defer mine.Close()
 	defer theirs.Close()
 	cmd := exec.Command(c.Program, append([]string{InnerCommand}, c.Argv...)...)
+	cmd.Args[0] = os.Args[0]
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Stdin, c.Stdout, c.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}

@@ -157,7 +157,7 @@ func TestTakenPortIsNamedWithItsFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := &Supervisor{config: Config{HTTP: l.Addr().String(), HTTPS: "127.0.0.1:0"}}
+	s := &Supervisor{config: Config{HTTP: l.Addr().String(), HTTPS: "127.0.0.1:0", Settings: &config.Config{}}}
 	if err := s.checkAddresses(); err == nil || !strings.Contains(err.Error(), "choose another with --http") {
 		t.Errorf("it says %v", err)
 	}
