@@ -31,33 +31,33 @@ func encodeYAML(v any) ([]byte, error) {
 // written out. Text that begins with a brace is JSON, which has no comments, and is written anew.
 //
 // What is returned has been read again, and means exactly what was asked for. Where that can't be done by small changes (the rules in
-// one line of braces, the known form), the document is written anew, below the comments at its head.
+// one line of braces, the known form, a text that can't be read any more), the document is written anew, below the comments at
+// its head.
 func EditYAML(text []byte, to *Document) ([]byte, error) {
 	want, err := to.Normal()
 	if err != nil {
 		return nil, err
 	}
 	from, origins, err := parseAt(text, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	if Diff(from, want).Empty() {
+	readable := err == nil
+	if readable && Diff(from, want).Empty() {
 		return text, nil
 	}
 	if isJSON(text) {
 		out, err := json.MarshalIndent(want, "", "  ")
 		return append(out, '\n'), err
 	}
-	if edited, ok := editYAML(text, from, origins, want); ok && means(edited, want) {
-		return edited, nil
+	if readable {
+		if edited, ok := editYAML(text, from, origins, want); ok && means(edited, want) {
+			return edited, nil
+		}
 	}
 	out, err := FormatYAML(want)
 	if err != nil {
 		return nil, err
 	}
-	out = append(headComments(text), out...)
-	if !means(out, want) {
-		return nil, fmt.Errorf("the edited document reads differently")
+	if whole := append(headComments(text), out...); means(whole, want) {
+		return whole, nil
 	}
 	return out, nil
 }

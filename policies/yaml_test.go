@@ -55,6 +55,31 @@ func TestEditYAML(t *testing.T) {
 	}
 }
 
+// A text that can't be read any more is no reason to refuse a change: it is written anew.
+func TestEditYAMLOfWhatCannotBeRead(t *testing.T) {
+	to := parse(t, `{"rules": [{"id": "a", "action": "deny", "hosts": ["a.test"]}]}`)
+	for text, head := range map[string]string{
+		"# Ours.\nmode: allowed_domains\nenforcement: log_only\n": "# Ours.\n", // the end of log_only was the hour in which it was read
+		"# Ours.\n\npresets: [forgotten]\n":                       "# Ours.\n\n",
+		"rules: [":                                                "",
+		"":                                                        "",
+		"# \xff\nrules: []\n":                                     "",
+		"# no end":                                                "# no end\n",
+		"rules: []\n---\nrules: []":                               "",
+	} {
+		got, err := EditYAML([]byte(text), to)
+		if err != nil || !means(got, to) || !strings.HasPrefix(string(got), head+"rules:") {
+			t.Errorf("%q: %v\n%s", text, err, got)
+		}
+	}
+	if got, err := EditYAML([]byte(`{"rules": `), to); err != nil || !means(got, to) || got[0] != '{' {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := EditYAML([]byte("rules: []"), &Document{Rules: []Rule{{ID: "a"}}}); err == nil {
+		t.Error("a document that the language refuses is written")
+	}
+}
+
 // Whatever is changed, the text means it afterwards.
 func TestEditYAMLMeansWhatIsAsked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -142,7 +167,7 @@ func FuzzEditYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, at, what uint8) {
 		d, err := Parse(text)
 		if err != nil {
-			return
+			d = &Document{}
 		}
 		to := *d
 		to.Rules = slices.Clone(d.Rules)
