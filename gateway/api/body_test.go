@@ -42,7 +42,7 @@ func TestBodiesOfAnOrgAreBounded(t *testing.T) {
 		return nc
 	}
 	var under []net.Conn
-	for range 8 {
+	for range 12 { // there is room for 8; one that is refused as a small one was under way leaves its place to another
 		under = append(under, begin())
 	}
 	small := func(c *apitest.Client) int {

@@ -28,7 +28,7 @@ type checkIn struct {
 		Method   string          `json:"method,omitempty" maxLength:"40" doc:"With it the request is judged, else the connection."`
 		Path     string          `json:"path,omitempty" maxLength:"8192"`
 		Sandbox  string          `json:"sandbox,omitempty" maxLength:"64" doc:"Judge by this sandbox's policy."`
-		Policy   string          `json:"policy,omitempty" maxLength:"63" doc:"Judge by this policy. Default: the org's default."`
+		Policy   string          `json:"policy,omitempty" maxLength:"63" doc:"Judge by this policy, or by the ceiling alone. Default: the org's default."`
 		Document json.RawMessage `json:"document,omitempty" doc:"A draft, an object or a string of JSON or YAML, judged in the place of the named policy if one is given, else of the ceiling."`
 	}
 }
@@ -111,7 +111,7 @@ func (s *Server) drafted(l layers, policy string, document json.RawMessage) (lay
 	if err != nil {
 		return l, err
 	}
-	if policy != "" {
+	if policy != "" && policy != "ceiling" {
 		l.named = &store.Policy{Name: policy, Document: d.normal}
 	} else {
 		l.ceiling = store.Policy{Document: d.normal}

@@ -141,13 +141,13 @@ func (s *Server) explainDecision(ctx context.Context, c *caller, in *decisionIDI
 func (s *Server) ruleOf(ctx context.Context, c *caller, d store.Decision) (json.RawMessage, error) {
 	none := json.RawMessage("null")
 	name, isPolicy := strings.CutPrefix(d.RuleLayer, "policy:")
-	if !isPolicy && d.RuleLayer != "ceiling" || d.Rule == "" {
+	if !isPolicy && d.RuleLayer != "ceiling" && d.RuleLayer != "own" || d.Rule == "" {
 		return none, nil
 	}
 	if !isPolicy {
 		name = store.Ceiling
 	}
-	p, err := s.Store.PolicyVersion(ctx, c.org(), name, d.Version)
+	p, err := s.documentOf(ctx, c, d, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return none, nil
 	}
@@ -165,6 +165,18 @@ func (s *Server) ruleOf(ctx context.Context, c *caller, d store.Decision) (json.
 		}
 	}
 	return none, nil
+}
+
+// documentOf is the document that decided. Of a sandbox's own list only the one that it has now is kept.
+func (s *Server) documentOf(ctx context.Context, c *caller, d store.Decision, name string) (store.Policy, error) {
+	if d.RuleLayer != "own" {
+		return s.Store.PolicyVersion(ctx, c.org(), name, d.Version)
+	}
+	b, err := s.Store.Sandbox(ctx, c.org(), d.Sandbox)
+	if err == nil && (b.Own == nil || b.OwnVersion != d.Version) {
+		err = store.ErrNotFound
+	}
+	return ownAsPolicy(b), err
 }
 
 func summary(d decisions.Decision) string {

@@ -47,6 +47,8 @@ func (s *Server) layersOf(ctx context.Context, c *caller, sandbox, policy string
 		if b.Own != nil {
 			l.own = &store.Policy{Name: ownName, Version: b.OwnVersion, Document: b.Own}
 		}
+	case policy == "ceiling":
+		policy = store.Ceiling
 	case policy == "":
 		settings, err := s.Store.Settings(ctx, c.org())
 		if err != nil {

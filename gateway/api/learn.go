@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -58,12 +59,12 @@ func (s *Server) learn(ctx context.Context, c *caller, in *learnIn) (*learnOut, 
 			return nil, err
 		}
 	}
-	boxes := map[string]*judged{}
+	boxes := &jury{s: s, c: c, boxes: map[string]*judged{}, same: map[string]*policies.Snapshot{}, left: compiledMost}
 	now := s.Now()
 	learner := policies.NewLearner(policies.LearnOptions{Hosts: in.Body.Hosts, Names: in.Body.Names})
 	var l learnt
 	l.Look, err = s.overDecisions(ctx, c, in.Body.Period, func(d store.Decision) error {
-		box, err := s.judgedBy(ctx, c, d.Sandbox, boxes)
+		box, err := boxes.of(ctx, d.Sandbox)
 		if err != nil || in.Body.Policy != "" && (!box.there || box.policy != policy) {
 			return err
 		}
@@ -105,29 +106,36 @@ type judged struct {
 	snapshot *policies.Snapshot
 }
 
-func (s *Server) judgedBy(ctx context.Context, c *caller, sandbox string, known map[string]*judged) (*judged, error) {
-	if j, ok := known[sandbox]; ok {
+// A jury knows what each sandbox has.
+type jury struct {
+	s     *Server
+	c     *caller
+	boxes map[string]*judged
+	same  map[string]*policies.Snapshot
+	left  int
+}
+
+func (y *jury) of(ctx context.Context, sandbox string) (*judged, error) {
+	if j, ok := y.boxes[sandbox]; ok {
 		return j, nil
 	}
-	if len(known) >= snapshotsMost {
-		clear(known)
-	}
 	j := &judged{}
-	b, err := s.sandbox(ctx, c, sandbox)
-	if err == nil {
-		var l layers
-		if l, err = s.layersOf(ctx, c, sandbox, ""); err == nil {
-			j.there, j.policy = true, b.Policy
-			j.snapshot, err = l.compile()
-		}
+	l, err := y.s.layersOf(ctx, y.c, sandbox, "")
+	if p, ok := errors.AsType[*Problem](err); ok && p.Status == http.StatusNotFound {
+		y.boxes[sandbox] = j // it, or its policy, is gone
+		return j, nil
 	}
-	if p, ok := err.(*Problem); ok && p.Status == http.StatusNotFound {
-		err = nil // it, or its policy, is gone
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		known[sandbox] = j
+	if j.there = true; l.named != nil {
+		j.policy = l.named.Name
 	}
-	return j, err
+	if j.snapshot, err = compileOnce(l, y.same, &y.left); err != nil {
+		return nil, err
+	}
+	y.boxes[sandbox] = j
+	return j, nil
 }
 
 // knows reports whether the sandbox's policy allows it already, and not only while it watches.

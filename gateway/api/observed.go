@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"portreeve.dev/gateway/internal/store"
@@ -30,6 +33,36 @@ type Look struct {
 	Through *time.Time `json:"oldest,omitempty" doc:"The time of the oldest decision that was looked at."`
 }
 
+// compiledMost is how many rules one question may have compiled; some 10,000 take 20 ms.
+const compiledMost = 1_000_000
+
+// errEnough ends a look before its end: what was looked at until then is told.
+var errEnough = errors.New("enough was looked at")
+
+// A turn lets one question of an org at a time go through its decisions: each of them takes a processor for a second or more.
+type turn struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+// take returns the way to give the turn back, or the refusal.
+func (t *turn) take(org string) (func(), error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken[org] {
+		return nil, problem(http.StatusTooManyRequests, "busy", "another question about the org's decisions is being answered").with("Retry-After", "1")
+	}
+	if t.taken == nil {
+		t.taken = map[string]bool{}
+	}
+	t.taken[org] = true
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.taken, org)
+	}, nil
+}
+
 // overDecisions hands each decision of a period to f, newest first, page by page.
 func (s *Server) overDecisions(ctx context.Context, c *caller, p Period, f func(store.Decision) error) (Look, error) {
 	now := s.Now().UTC()
@@ -46,6 +79,11 @@ func (s *Server) overDecisions(ctx context.Context, c *caller, p Period, f func(
 			return l, err
 		}
 	}
+	done, err := s.looking.take(c.org())
+	if err != nil {
+		return l, err
+	}
+	defer done()
 	most := lookedAtMost
 	if p.Most > 0 {
 		most = min(most, p.Most)
@@ -63,15 +101,18 @@ func (s *Server) overDecisions(ctx context.Context, c *caller, p Period, f func(
 			page = page[:len(page)-1]
 		}
 		for _, d := range page {
-			l.Looked++
-			if err := f(d); err != nil {
+			if err := f(d); errors.Is(err, errEnough) {
+				l.More = true
+				return l, nil
+			} else if err != nil {
 				return l, err
 			}
+			l.Looked++
+			at := d.Time
+			l.Through = &at
 		}
 		if len(page) > 0 {
 			filter.After = page[len(page)-1].Place()
-			at := page[len(page)-1].Time
-			l.Through = &at
 		}
 		if !more || l.Looked >= most {
 			l.More = more

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"portreeve.dev/egress/decisions"
 	"portreeve.dev/gateway/api/apitest"
 )
 
@@ -86,6 +87,15 @@ func TestOwnListIsChangedLive(t *testing.T) {
 		t.Errorf("%s", a.Body)
 	}
 	allowed("a.test b.test")
+	// A decision of the list is explained as long as it is the same.
+	byOwn := record(t, w, c.Org, box, "b.test", func(d *decisions.Decision) { d.RuleLayer, d.Rule, d.Version = "own", "z", 4 })
+	older := record(t, w, c.Org, box, "b.test", func(d *decisions.Decision) { d.RuleLayer, d.Rule, d.Version = "own", "z", 1 })
+	if a := c.Do("GET", "/decisions/"+byOwn, nil).Want(200); a.String("rule.hosts.0") != "b.test" {
+		t.Errorf("%s", a.Body)
+	}
+	if a := c.Do("GET", "/decisions/"+older, nil).Want(200); a.At("rule") != nil {
+		t.Errorf("%s", a.Body)
+	}
 	c.Also("If-Match", `"v1"`).Do("DELETE", at, nil).Refused(412, "version_changed")
 	c.Also("If-Match", `"v4"`).Do("DELETE", at+"?wait=applied", nil).Want(200)
 	allowed("a.test b.test")

@@ -18,9 +18,9 @@ func notPassed(ctx context.Context, tx *store.Tx, grants []secrets.Grant, now ti
 	if err != nil {
 		return err
 	}
-	for _, snapshot := range all {
+	for _, layers := range all {
 		for i, g := range grants {
-			if rule, layer, yes := passes(snapshot, g, now); yes {
+			if rule, layer, yes := passes(layers, g, now); yes {
 				return invalid(fmt.Sprintf("body.grants[%d].host", i), fmt.Sprintf("rule %q of %s lets it through unopened; set tls: inspect there first", rule, layer))
 			}
 		}
@@ -46,9 +46,9 @@ func noneGranted(ctx context.Context, tx *store.Tx, name string, now time.Time) 
 	if err != nil {
 		return err
 	}
-	for _, snapshot := range all {
+	for _, layers := range all {
 		for _, g := range grants {
-			if rule, layer, yes := passes(snapshot, g, now); yes {
+			if rule, layer, yes := passes(layers, g, now); yes {
 				return problem(http.StatusUnprocessableEntity, "granted_host", fmt.Sprintf("a secret is granted on %s port %d, and rule %q of %s lets that through unopened: set tls: inspect there",
 					g.Host, g.Port, rule, layer), FieldError{"body.rules", "let a host with a grant through unopened"})
 			}
@@ -58,42 +58,47 @@ func noneGranted(ctx context.Context, tx *store.Tx, name string, now time.Time) 
 }
 
 // effective compiles what holds under a policy together with the ceiling; for the ceiling, under it alone and under each policy.
-// Each is compiled once, however many grants there are: the store's writers wait meanwhile.
-func effective(ctx context.Context, tx *store.Tx, name string) ([]*policies.Snapshot, error) {
-	ceiling, err := tx.Policy(ctx, tx.Org(), store.Ceiling)
-	if err != nil {
-		return nil, err
-	}
-	var sets [][]store.Policy
-	if name == store.Ceiling {
-		named, err := tx.Policies(ctx, tx.Org())
-		if err != nil {
-			return nil, err
-		}
-		sets = append(sets, []store.Policy{ceiling})
-		for _, p := range named {
-			sets = append(sets, []store.Policy{ceiling, p})
-		}
-	} else {
+// Each document is compiled once and by itself, however many grants and policies there are: the store's writers wait meanwhile.
+func effective(ctx context.Context, tx *store.Tx, name string) ([][]*policies.Snapshot, error) {
+	alone := func(name string) (*policies.Snapshot, error) {
 		p, err := tx.Policy(ctx, tx.Org(), name)
 		if err != nil {
 			return nil, err
 		}
-		sets = append(sets, []store.Policy{ceiling, p})
+		return compileAll([]store.Policy{p})
 	}
-	var all []*policies.Snapshot
-	for _, set := range sets {
-		s, err := compileAll(set)
+	ceiling, err := alone(store.Ceiling)
+	if err != nil {
+		return nil, err
+	}
+	if name != store.Ceiling {
+		named, err := alone(name)
+		return [][]*policies.Snapshot{{ceiling, named}}, err
+	}
+	all := [][]*policies.Snapshot{{ceiling}}
+	named, err := tx.Policies(ctx, tx.Org())
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range named {
+		s, err := compileAll([]store.Policy{p})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, s)
+		all = append(all, []*policies.Snapshot{ceiling, s})
 	}
 	return all, nil
 }
 
-// passes reports whether the grant's host and port are allowed without opening TLS, and by which rule.
-func passes(s *policies.Snapshot, g secrets.Grant, now time.Time) (rule, layer string, yes bool) {
-	v := s.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: g.Host, Port: g.Port, Protocol: policies.HTTPS, Now: now})
-	return v.Rule, v.Layer, v.Allowed() && v.TLS == policies.Pass
+// passes reports whether all the layers let the grant's host and port through without opening TLS (one that opens it opens it
+// for all), and the rule of the last of them.
+func passes(layers []*policies.Snapshot, g secrets.Grant, now time.Time) (rule, layer string, yes bool) {
+	for _, s := range layers {
+		v := s.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: g.Host, Port: g.Port, Protocol: policies.HTTPS, Now: now})
+		if yes = v.Allowed() && v.TLS == policies.Pass; !yes {
+			return "", "", false
+		}
+		rule, layer = v.Rule, v.Layer
+	}
+	return rule, layer, yes
 }

@@ -174,6 +174,8 @@ func TestCheck(t *testing.T) {
 		{object{"host": "169.254.169.254"}, "deny", "floor_hard", ""},
 		{object{"host": "10.0.0.1"}, "deny", "floor_soft", ""},
 		{object{"host": "api.test", "policy": "narrow"}, "deny", "no_rule", ""},
+		{object{"host": "api.test", "policy": "ceiling"}, "allow", "allowed", "api"},
+		{object{"host": "api.test", "policy": "ceiling", "document": document()}, "deny", "no_rule", ""},
 		{object{"host": "api.test", "sandbox": box}, "deny", "no_rule", ""},
 		{object{"host": "new.test", "document": document(rule("n", "new.test"))}, "allow", "allowed", "n"},
 		{object{"host": "api.test", "document": document()}, "deny", "no_rule", ""},

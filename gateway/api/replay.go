@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,15 +136,14 @@ type bench struct {
 	name  string
 	draft store.Policy
 	onAll bool // the draft is for every sandbox, whatever policy it has
-	ready map[string]*policies.Snapshot
-	same  map[string]*policies.Snapshot // of sandboxes without a list of their own, by the policy
+
+	ready map[string]*policies.Snapshot // by the sandbox
+	same  map[string]*policies.Snapshot // by the policy and the own list, which many sandboxes share
+	left  int                           // rules that may still be compiled
 }
 
-// snapshotsMost is how many sandboxes' own lists are kept compiled at a time.
-const snapshotsMost = 500
-
 func (s *Server) bench(ctx context.Context, c *caller, name string, draft store.Policy) (*bench, error) {
-	b := &bench{s: s, c: c, name: name, draft: draft, ready: map[string]*policies.Snapshot{}, same: map[string]*policies.Snapshot{}}
+	b := &bench{s: s, c: c, name: name, draft: draft, ready: map[string]*policies.Snapshot{}, same: map[string]*policies.Snapshot{}, left: compiledMost}
 	if name == store.Ceiling {
 		return b, nil
 	}
@@ -154,50 +154,68 @@ func (s *Server) bench(ctx context.Context, c *caller, name string, draft store.
 	return b, err
 }
 
-// of returns the snapshot of a sandbox; nil if the draft does not concern it.
+// of returns the snapshot of a sandbox; nil if the draft does not concern it, errEnough if that is too much to compile.
 func (b *bench) of(ctx context.Context, sandbox string) (*policies.Snapshot, error) {
 	if s, ok := b.ready[sandbox]; ok {
 		return s, nil
 	}
-	if len(b.ready) >= snapshotsMost {
-		clear(b.ready)
-	}
-	s, err := b.compile(ctx, sandbox)
-	if err == nil {
-		b.ready[sandbox] = s
-	}
-	return s, err
-}
-
-func (b *bench) compile(ctx context.Context, sandbox string) (*policies.Snapshot, error) {
-	l, err := b.s.layersOf(ctx, b.c, sandbox, "")
-	if p, ok := errors.AsType[*Problem](err); ok && p.Status == http.StatusNotFound {
-		return nil, nil // it, or its policy, is gone
-	}
+	l, there, err := b.layers(ctx, sandbox)
 	if err != nil {
 		return nil, err
 	}
-	under := ""
+	var s *policies.Snapshot
+	if there {
+		if s, err = b.compile(l); err != nil {
+			return nil, err
+		}
+	}
+	b.ready[sandbox] = s
+	return s, nil
+}
+
+// layers is what a sandbox has, with the draft in its place; false if the draft does not concern it.
+func (b *bench) layers(ctx context.Context, sandbox string) (layers, bool, error) {
+	l, err := b.s.layersOf(ctx, b.c, sandbox, "")
+	if p, ok := errors.AsType[*Problem](err); ok && p.Status == http.StatusNotFound {
+		return l, false, nil // it, or its policy, is gone
+	}
+	if err != nil {
+		return l, false, err
+	}
 	switch {
 	case b.name == store.Ceiling:
 		l.ceiling = b.draft
-		if l.named != nil {
-			under = l.named.Name
-		}
-	case b.onAll:
+	case b.onAll, l.named != nil && l.named.Name == b.name:
 		l.named = &b.draft
-	case l.named == nil || l.named.Name != b.name:
-		return nil, nil
 	default:
-		l.named = &b.draft
+		return l, false, nil
+	}
+	return l, true, nil
+}
+
+// compile compiles the layers, those of many sandboxes once.
+func (b *bench) compile(l layers) (*policies.Snapshot, error) { return compileOnce(l, b.same, &b.left) }
+
+// compileOnce compiles layers unless the same ones are in ready. It takes the number of rules off left, and fails with errEnough
+// when that is used up.
+func compileOnce(l layers, ready map[string]*policies.Snapshot, left *int) (*policies.Snapshot, error) {
+	key := ""
+	if l.named != nil {
+		key = l.named.Name
 	}
 	if l.own != nil {
-		return l.compile()
+		key += "\x00" + string(l.own.Document)
 	}
-	if s := b.same[under]; s != nil {
+	if s := ready[key]; s != nil {
 		return s, nil
 	}
+	for _, p := range l.all() {
+		*left -= 1 + bytes.Count(p.Document, []byte(`"action"`)) // as good as its rules
+	}
+	if *left < 0 {
+		return nil, errEnough
+	}
 	s, err := l.compile()
-	b.same[under] = s
+	ready[key] = s
 	return s, err
 }

@@ -3,6 +3,7 @@ package api_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +76,18 @@ func TestReplayShowsWhatADraftWouldChange(t *testing.T) {
 	}
 	if short := c.Do("POST", "/policies/replay", object{"document": draft, "most": 4}).Want(200); short.At("looked_at") != 4.0 || short.At("more") != true || short.String("oldest") == "" {
 		t.Errorf("%s", short.Body)
+	}
+	// Two at once would take both processors.
+	many := make([]*apitest.Answer, 6)
+	var wait sync.WaitGroup
+	for i := range many {
+		wait.Go(func() { many[i] = c.Do("POST", "/policies/replay", object{"document": draft}) })
+	}
+	wait.Wait()
+	for _, a := range many {
+		if a.Status != 200 {
+			a.Refused(429, "busy")
+		}
 	}
 	for body, location := range map[string]string{`{}`: "body.document", `{"document":{"rules":[]},"version":1}`: "body.version", `{"document":{"rules":[]},"since":"never"}`: "body.since",
 		`{"document":{"rules":[]},"policy":"No"}`: "body.policy", `{"document":{"rules":[]},"most":0}`: "body.most", `{"document":{"rules":[]},"most":100001}`: "body.most"} {

@@ -39,6 +39,7 @@ type Server struct {
 	spec []byte
 
 	bodies    bodies // in memory
+	looking   turn   // of questions about many decisions
 	approvers *approvers
 }
 
