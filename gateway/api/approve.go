@@ -211,12 +211,12 @@ func (s *Server) plan(ctx context.Context, c *caller, r store.AccessRequest, now
 			}
 		}
 	}
-	return p, nil
+	return p, contradicted(current, p.drafts, now)
 }
 
 func (p *plan) put(ctx context.Context, tx *store.Tx, now time.Time) error {
 	for _, d := range p.drafts {
-		if _, err := tx.PutPolicy(ctx, d.Name, d.Document, d.Version); err != nil {
+		if _, err := tx.PutPolicyFrom(ctx, d.Name, d.Document, d.Origin, d.Version); err != nil {
 			return err
 		}
 	}
