@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,11 @@ func TestDocumentsBuiltByHandAreChecked(t *testing.T) {
 		"host":      func(d *Document, r *Rule) { r.Hosts = []string{"a..test"} },
 		"failure":   func(d *Document, r *Rule) { d.FailureMode = 7 },
 		"stale":     func(d *Document, r *Rule) { d.FailureMode, d.MaxStale = FailLastKnown, -1 },
+		"paths":     func(d *Document, r *Rule) { r.TLS, r.Paths = Inspect, slices.Repeat([]string{"/a"}, MaxPaths+1) },
+		"methods":   func(d *Document, r *Rule) { r.TLS, r.Methods = Inspect, slices.Repeat([]string{"GET"}, MaxMethods+1) },
+		"hosts":     func(d *Document, r *Rule) { r.Hosts = slices.Repeat([]string{"a.test"}, MaxTargets+1) },
+		"too late":  func(d *Document, r *Rule) { r.ExpiresAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"too early": func(d *Document, r *Rule) { d.ObserveUntil = time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC) },
 		"tests":     func(d *Document, r *Rule) { d.Tests = make([]Test, MaxTests+1) },
 		"test":      func(d *Document, r *Rule) { d.Tests = []Test{{Name: "t", Host: "a.test", Expect: 7}} },
 		"protocol":  func(d *Document, r *Rule) { d.Tests = []Test{{Name: "t", Host: "a.test", Protocol: HTTPS | HTTP}} },
@@ -211,6 +217,21 @@ func TestDocumentsBuiltByHandAreChecked(t *testing.T) {
 		}
 		if _, err := Compile(Layer{Name: "x", Document: d}); err == nil {
 			t.Errorf("%s: compiled", name)
+		}
+	}
+	many := &Document{Rules: make([]Rule, MaxRules+1)}
+	for i := range many.Rules {
+		many.Rules[i] = good
+		many.Rules[i].ID = fmt.Sprint("r", i)
+	}
+	if _, err := many.Normal(); err == nil {
+		t.Error("too many rules: accepted")
+	}
+	for _, end := range []time.Time{time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		r := good
+		r.ExpiresAt = end
+		if _, err := (&Document{Rules: []Rule{r}}).Normal(); err != nil {
+			t.Error(err)
 		}
 	}
 	d := &Document{Rules: []Rule{good}}
@@ -229,7 +250,7 @@ func TestRuleAndDocumentReadFromJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &body); err != nil || body.Rule.Hosts[0] != "a.test" || body.Rule.Ports[0] != Port(443) {
 		t.Errorf("%+v, %v", body, err)
 	}
-	for _, bad := range []string{`{"Policy": {"rule": []}}`, `{"Rule": {"id": "a", "action": "allow", "hosts": ["A.test"], "x": 1}}`, `{"Rule": {"id": "a", "action": "allow"}}`} {
+	for _, bad := range []string{`{"Policy": {"rule": []}}`, `{"Rule": {"id": "a", "action": "allow", "hosts": ["A.test"], "x": 1}}`, `{"Rule": {"id": "a", "action": "allow"}}`, `{"Rule": {"id": "a", "id": "b", "action": "allow", "hosts": ["a.test"]}}`, `{"Rule": {"id": "a", "action": "allow", "git": "git.test/a/b", "access": "read"}}`} {
 		if err := json.Unmarshal([]byte(bad), &body); err == nil {
 			t.Errorf("%s: accepted", bad)
 		}

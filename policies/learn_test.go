@@ -79,6 +79,22 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// What was refused before its first byte is taken for what its port is for.
+func TestLearnByPort(t *testing.T) {
+	for port, want := range map[uint16]Protocol{443: HTTPS, 80: HTTP, 22: SSH, 5432: Postgres, 444: 0, 8080: 0} {
+		d, evidence := Learn([]Observation{seen("a", 1, false, ReasonNoRule, connect("a.test", port, 0))}, LearnOptions{})
+		if want == 0 {
+			if len(d.Rules) != 0 || evidence[0].LeftOut != LeftOutNoProtocol {
+				t.Errorf("%d: %+v, %+v", port, d.Rules, evidence)
+			}
+			continue
+		}
+		if len(d.Rules) != 1 || d.Rules[0].Protocols != want || d.Rules[0].Ports[0] != Port(port) {
+			t.Errorf("%d: %+v", port, d.Rules)
+		}
+	}
+}
+
 func TestLearnLimits(t *testing.T) {
 	var observed []Observation
 	for i := range 10 {
