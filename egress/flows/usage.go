@@ -7,19 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/policies"
 )
 
 // MonthOf is the month whose quota a time belongs to, like 2026-12: the calendar's, in UTC.
 func MonthOf(t time.Time) string { return t.UTC().Format("2006-01") }
 
-// A Usage is how many bytes an org moved in a month, as one table counted. It only grows.
-type Usage struct {
-	Org   string `json:"org_id"`
-	Month string `json:"month"`
-	In    int64  `json:"bytes_in"`
-	Out   int64  `json:"bytes_out"`
-}
+// A Usage is what the table counted of an org in a month.
+type Usage = egress.Usage
 
 // usage counts the bytes of one org in the current month. Months that are over wait in past until somebody has them.
 type usage struct {
@@ -54,7 +50,7 @@ func (u *usage) roll(org, month string) {
 	}
 	if u.month != "" {
 		if in, out := u.in.Swap(0), u.out.Swap(0); in+out > 0 {
-			u.past = append(u.past, Usage{org, u.month, in, out})
+			u.past = append(u.past, Usage{Org: org, Month: u.month, In: in, Out: out})
 		}
 	}
 	u.month = month
@@ -69,7 +65,7 @@ func (t *Table) Usage() []Usage {
 	for id, o := range t.orgs {
 		all = append(all, o.usage.past...)
 		if in, out := o.usage.in.Load(), o.usage.out.Load(); in+out > 0 {
-			all = append(all, Usage{id, o.usage.month, in, out})
+			all = append(all, Usage{Org: id, Month: o.usage.month, In: in, Out: out})
 		}
 	}
 	slices.SortFunc(all, func(a, b Usage) int { return strings.Compare(a.Org+" "+a.Month, b.Org+" "+b.Month) })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/limits"
 	"portreeve.dev/gateway/sandboxes"
 	"portreeve.dev/policies"
 	"portreeve.dev/secrets/seal"
@@ -23,7 +24,8 @@ type Config struct {
 	Keyring   *seal.Keyring   // seals the values of secrets
 	Floor     *policies.Floor // what check judges addresses by: the edges' own
 
-	Flows      Flows // live connections; nil: no edge can be asked
+	Flows      Flows         // live connections; nil: no edge can be asked
+	Egress     limits.Limits // of each org, as the platform sets them
 	Tunnels    Tunnels
 	Doors      Doors
 	SetupToken sso.Secret    // registers one org; zero: nobody can register

@@ -26,6 +26,7 @@ func (s *Server) routes() {
 	s.doorRoutes()
 	s.flowRoutes()
 	s.requestRoutes()
+	s.limitRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

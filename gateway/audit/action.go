@@ -47,6 +47,9 @@ const (
 	AccessRequest    Action = "egress.request"
 	AccessApprove    Action = "egress.request.approve"
 	AccessDeny       Action = "egress.request.deny"
+	LimitsUpdate     Action = "limits.update"
+	QuotaWarning     Action = "quota.warning"   // 80 % of the month's bytes are used
+	QuotaUsed        Action = "quota.exhausted" // all of them are
 )
 
 // Actions lists every code.
@@ -55,7 +58,8 @@ func Actions() []Action {
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
 		TunnelCreate, TunnelDelete, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
-		AccessRequest, AccessApprove, AccessDeny}
+		AccessRequest, AccessApprove, AccessDeny,
+		LimitsUpdate, QuotaWarning, QuotaUsed}
 }
 
 // Known reports whether a is one of Actions.

@@ -31,6 +31,19 @@ type Egress struct {
 	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
 	SyntheticRange string           `yaml:"synthetic_range"` // addresses that stand for names; default 198.18.0.0/15
 	Doors          Doors            `yaml:"doors"`           // ways in from the network, for sandboxes that others run; default: none
+	Limits         EgressLimits     `yaml:"limits"`          // of each org; an org may set lower ones for itself
+}
+
+// EgressLimits bound what one org moves, and how many connections it has. Quantities of bytes are like 512Ki, 10Mi or 2Ti; none is
+// no limit.
+type EgressLimits struct {
+	ConnectionsPerOrg         int    `yaml:"connections_per_org"`         // live; default 16384
+	ConnectionsPerDestination int    `yaml:"connections_per_destination"` // live, of an org to one host and port; default 2048
+	SandboxIn                 string `yaml:"sandbox_in"`                  // bytes per second to one sandbox; default none
+	SandboxOut                string `yaml:"sandbox_out"`                 // bytes per second from one sandbox; default none
+	OrgIn                     string `yaml:"org_in"`                      // bytes per second to all sandboxes of an org; default none
+	OrgOut                    string `yaml:"org_out"`                     // bytes per second from all sandboxes of an org; default none
+	MonthlyQuota              string `yaml:"monthly_quota"`               // bytes of an org in a calendar month of UTC, both ways; default none
 }
 
 // Nodes is how sandboxes run on this machine.
@@ -113,6 +126,8 @@ func (c *Config) complete() {
 	set(&c.Limits.ConnectsPerSecond, 200)
 	set(&c.Limits.LookupsPerSecond, 200)
 	set(&c.Limits.DecisionsPerSecond, 200)
+	set(&c.Egress.Limits.ConnectionsPerOrg, 16384)
+	set(&c.Egress.Limits.ConnectionsPerDestination, 2048)
 }
 
 func set[T comparable](field *T, value T) {
@@ -140,6 +155,9 @@ func (c *Config) validate() error {
 		}
 	}
 	if _, err := c.MemoryBytes(); err != nil {
+		return err
+	}
+	if _, err := c.OrgLimits(); err != nil {
 		return err
 	}
 	for field, n := range map[string]int{"sandboxes": c.Limits.Sandboxes, "sandbox_cpus": c.Limits.SandboxCPUs,

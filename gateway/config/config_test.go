@@ -13,7 +13,7 @@ func TestUnknownKeyIsRefused(t *testing.T) {
 		"top level":     {"egres: {}", `did you mean "egress"`},
 		"nested":        {"egress:\n  upstream_dsn: [192.0.2.1]", `line 2: unknown key "egress.upstream_dsn"; did you mean "upstream_dns"`},
 		"in a list":     {"egress: {floor_exempt: [{cdir: 203.0.113.0/24}]}", `"egress.floor_exempt[0].cdir"; did you mean "cidr"`},
-		"like none":     {"egress: {colour: red}", `unknown key "egress.colour"; known are doors, floor_exempt, synthetic_range, upstream_ca, upstream_dns`},
+		"like none":     {"egress: {colour: red}", `unknown key "egress.colour"; known are doors, floor_exempt, limits, synthetic_range, upstream_ca, upstream_dns`},
 		"not a mapping": {"- 1", "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,12 +62,14 @@ func TestDefaultsAndForms(t *testing.T) {
 
 func TestWrongValuesNameTheirField(t *testing.T) {
 	for in, want := range map[string]string{
-		"egress: {upstream_dns: [resolver]}":       "egress.upstream_dns[0]",
-		"egress: {synthetic_range: 10.200.0.0/16}": "egress.synthetic_range",
-		"nodes: {address_range: 10.0.0.0/30}":      "nodes.address_range",
-		"limits: {sandbox_memory: lots}":           "limits.sandbox_memory",
-		"limits: {sandboxes: -1}":                  "limits.sandboxes",
-		"egress: {floor_exempt: [{cidr: x}]}":      "egress.floor_exempt[0].cidr",
+		"egress: {upstream_dns: [resolver]}":          "egress.upstream_dns[0]",
+		"egress: {synthetic_range: 10.200.0.0/16}":    "egress.synthetic_range",
+		"nodes: {address_range: 10.0.0.0/30}":         "nodes.address_range",
+		"limits: {sandbox_memory: lots}":              "limits.sandbox_memory",
+		"limits: {sandboxes: -1}":                     "limits.sandboxes",
+		"egress: {floor_exempt: [{cidr: x}]}":         "egress.floor_exempt[0].cidr",
+		"egress: {limits: {org_in: fast}}":            "egress.limits.org_in",
+		"egress: {limits: {connections_per_org: -1}}": "egress.limits.connections_per_org",
 	} {
 		if _, err := Parse([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error that names %s", in, err, want)

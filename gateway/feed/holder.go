@@ -42,6 +42,7 @@ type compiled struct {
 	floor     *policies.Floor
 	sandboxes map[string]entry
 	records   map[string]Records // by org
+	limits    map[string]Limits  // by org
 	stale     time.Duration      // the longest that any sandbox may go on without a heartbeat
 
 	attached []Attachment
@@ -188,7 +189,7 @@ func (h *Holder) state() (now *compiled, silence time.Duration) {
 
 func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes)), records: make(map[string]Records, len(s.Orgs)),
-		doorKeys: make(map[string][]DoorKey, len(s.Orgs))}
+		limits: make(map[string]Limits, len(s.Orgs)), doorKeys: make(map[string][]DoorKey, len(s.Orgs))}
 	var closed []Closed
 	var err error
 	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
@@ -196,7 +197,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	}
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
-		c.records[o.ID] = o.Records
+		c.records[o.ID], c.limits[o.ID] = o.Records, o.Limits
 		c.doorKeys[o.ID] = o.DoorKeys
 		p, faults := newProfiles(o)
 		orgs[o.ID], closed = p, append(closed, faults...)

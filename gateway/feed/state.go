@@ -42,6 +42,7 @@ type Org struct {
 	Policies []Policy `json:"policies"`
 	Secrets  []Secret `json:"secrets,omitempty"`
 	Records  Records  `json:"records,omitzero"`
+	Limits   Limits   `json:"limits,omitzero"`
 
 	DoorKeys []DoorKey `json:"door_keys,omitempty"`
 }

@@ -3,6 +3,8 @@ package role
 import (
 	"net/netip"
 	"time"
+
+	"portreeve.dev/gateway/limits"
 )
 
 // NodeStart is what the node is told. Files: none.
@@ -82,6 +84,7 @@ type ControlStart struct {
 	TunnelPort   string         `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443
 	PlainTunnels bool           `json:"plain_tunnels"` // tunnels answer on plain HTTP too
 	Limits       ControlLimits  `json:"limits"`
+	Egress       limits.Limits  `json:"egress"` // of each org
 }
 
 // ControlReady is control's answer. Files: none.

@@ -55,6 +55,7 @@ func Control(ctx context.Context) error {
 	link.Handle(c.edge.Mux, role.ControlDecisions, c.keepDecisions)
 	link.Handle(c.edge.Mux, role.ControlIntermediate, c.signIntermediate)
 	c.registerAccess()
+	link.Handle(c.edge.Mux, role.ControlUsage, c.keepUsage)
 	err := child.Run(ctx, child.Spec{
 		Start:    c.start,
 		Stop:     c.stop,
@@ -121,7 +122,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
-		Flows: liveFlows{&c.edge.Peer}, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
+		Flows: liveFlows{&c.edge.Peer}, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
 		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 	})
 	if err != nil {

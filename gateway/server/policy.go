@@ -38,6 +38,9 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 		}
 		org.Secrets = c.openSecrets(o.Secrets)
 		org.DoorKeys = c.openDoorKeys(o.DoorKeys)
+		if org.Limits, err = c.limitsOf(ctx, o.Org, o.Limits); err != nil {
+			return nil, 0, err
+		}
 		var boxes []feed.Sandbox
 		for _, b := range o.Sandboxes {
 			boxes = append(boxes, feed.Sandbox{ID: b.Sandbox, Org: o.Org, Policy: b.Policy, Own: b.Own, OwnVersion: b.Version, Attached: attached(b)})
@@ -73,7 +76,7 @@ func (c *control) within(org feed.Org, boxes []feed.Sandbox) (feed.Org, []feed.S
 	for i, b := range boxes {
 		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org, Attached: b.Attached}
 	}
-	return feed.Org{ID: org.ID}, denied, nil
+	return feed.Org{ID: org.ID, Limits: org.Limits}, denied, nil
 }
 
 // exemptions are the configured ones, with the slugs of orgs turned into ids. A slug that no org has opens nothing.

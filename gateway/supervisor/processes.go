@@ -150,6 +150,10 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	egress, err := settings.OrgLimits()
+	if err != nil {
+		return nil, nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return role.ControlStart{
@@ -157,6 +161,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
+		Egress: egress,
 	}, []*os.File{listener}, nil
 }
 

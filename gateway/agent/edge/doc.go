@@ -12,6 +12,8 @@
 //   - AE-5: an org that lets connections go on without a record does so for none with a secret, and for none whose loss isn't counted (TestBestEffortNeverCoversASecret).
 //   - AE-6: a sandbox can't leave the record by using up its budget (TestBestEffortDoesNotCoverABudget).
 //   - AE-7: what an org does not want of a path is cut off before anything is written (TestPathIsCutBeforeTheSpool).
+//   - AE-20: what was counted of an org's quota outlives the process, and is told to control as one count however often (TestCountOutlivesTheProcess, TestCountIsToldOnce).
+//   - AE-21: a quota holds without control, by what was used here and elsewhere in its month (TestQuotaHoldsWithoutControl).
 //
 // # Not here
 //

@@ -41,6 +41,7 @@ type Edge struct {
 	machine  string // whose spool it is
 	flushes  *flushes
 	flows    *flows.Table
+	usage    *usage
 	dialer   *dial.Dialer
 	resolver *resolver.Server
 	proxy    *proxy.Proxy
@@ -84,7 +85,7 @@ func newEdge(log *slog.Logger) *Edge {
 	// All names of all sandboxes come in one frame.
 	e.node = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 256 << 20}}
 	// The state of all orgs comes in one frame, of which each org has its share.
-	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.ship, Limits: link.Limits{Frame: 256 << 20}}
+	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.up, Limits: link.Limits{Frame: 256 << 20}}
 	return e
 }
 
@@ -152,6 +153,9 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		MustSee: injector{e.holder}.Granted, Holds: injector{e.holder}.holds}); err != nil {
 		return err
 	}
+	if e.usage, err = openUsage(start.Dir, e.flows, e.log); err != nil {
+		return err
+	}
 	recorder := noting{newRecorder(e.spool, e.holder, e.log), &e.denials}
 	e.resolver, err = resolver.New(resolver.Config{
 		Bindings: e.bindings, Policies: e.holder, Recorder: recorder, Names: e.names, Floor: e.holder.Floor,
@@ -205,10 +209,19 @@ func newDialer(start role.EdgeStart) (*dial.Dialer, error) {
 	return dial.New(config, nil) // under no floor until the first policy
 }
 
+// up tells control over one link what was decided and what was counted.
+func (e *Edge) up(ctx context.Context, conn *link.Conn) {
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	counting.Go(func() { e.usage.ship(ctx, conn) })
+	e.ship(ctx, conn)
+}
+
 // policyChanged puts what hangs on the policy under the newest one.
 func (e *Edge) policyChanged() {
 	e.dialer.SetFloor(e.holder.Floor())
 	e.doors.follow()
+	e.usage.limit(e.holder.Limits())
 	if n := e.flows.Rejudge(); n > 0 {
 		e.log.Info("a policy change ended flows", "flows", n)
 	}
@@ -224,5 +237,6 @@ func (e *Edge) stop(ctx context.Context) error {
 		err = nil
 	}
 	e.finish()
+	e.usage.last(ctx, e.control.Now())
 	return errors.Join(err, e.spool.Close())
 }

@@ -106,6 +106,7 @@ func (e *Edge) serve(files []*os.File) error {
 	e.running.Go(func() { e.ended("resolver", e.resolver.Serve(e.parts, udp, dns)) })
 	e.running.Go(func() { e.ended("proxy", e.proxy.Serve(e.parts, tcp)) })
 	e.running.Go(func() { e.ended("flows", e.flows.Run(e.parts)) })
+	e.running.Go(func() { e.ended("usage", e.usage.run(e.parts)) })
 	return nil
 }
 

@@ -20,6 +20,7 @@ type OrgPolicies struct {
 	Named     []Policy
 	Secrets   []Secret
 	DoorKeys  []DoorKey
+	Limits    OrgLimits
 	Sandboxes []SandboxPolicy
 }
 
@@ -74,6 +75,9 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 			return FeedState{}, err
 		}
 		if p.DoorKeys, err = r.DoorKeys(ctx, o.ID); err != nil {
+			return FeedState{}, err
+		}
+		if p.Limits, err = r.Limits(ctx, o.ID); err != nil {
 			return FeedState{}, err
 		}
 		for _, b := range live {
