@@ -192,9 +192,9 @@ type Config struct {
 	Self     http.Handler
 	SelfAddr netip.Addr
 
-	// AllowOuterECH passes an encrypted ClientHello on whose outer name is the one that was judged. Browsers send one that
-	// means nothing (GREASE), which nobody can tell from a real one; a real one reaches any name of the same provider.
-	// Default false: refused with reason ech, on passed connections only (an opened one ignores the extension).
+	// AllowOuterECH passes an encrypted ClientHello on to every server. Browsers send one that means nothing (GREASE), which nobody
+	// can tell from a real one; a real one reaches any name of the same provider. Default false: passed on to servers that read
+	// none, which are asked, and refused with reason ech to others. On passed connections only: an opened one ignores the extension.
 	AllowOuterECH bool
 
 	Timeouts Timeouts

@@ -6,8 +6,9 @@
 //	err = p.Shutdown(ctx)        // drains
 //
 // The path of one connection: whose is it (bind); what does its destination stand for, and may that be reached at all (run);
-// which protocols are allowed there and which one is spoken (dispatch). Only tcp, ssh and postgres: dial at accept and relay,
-// as the server may speak first; they are names for ports, nothing of them is parsed. TLS: the hello is read and compared, then
+// which protocols are allowed there and which one is spoken (dispatch). Only tcp: dial at accept and relay,
+// as the server may speak first. ssh and postgres: the same, but both sides have to begin like it; PostgreSQL's requests for
+// encryption are moved, and TLS behind them is passed (named.go). TLS: the hello is read and compared, then
 // the connection is passed (relay) or opened (open). HTTP, clear or opened: each request is judged, recorded and forwarded by
 // itself (handler, forward).
 //
@@ -23,8 +24,8 @@
 // A connection through a door (ServeDoor) joins that path behind its first step: whose it is and where it goes was said there.
 //
 // Encrypted ClientHello: GREASE and a real one can't be told apart (see clienthello), and a real one reaches any name of the
-// same provider. So both are refused where TLS is passed through, unless Config.AllowOuterECH; where it is opened the extension
-// is ignored, as the real name then shows inside.
+// same provider. So where TLS is passed through, a hello with either goes only to a server that reads no hidden names, which is asked
+// (ech.go), unless Config.AllowOuterECH; where TLS is opened the extension is ignored, as the real name then shows inside.
 //
 // A client that shuts its side behind an HTTP/1 request has Timeouts.HalfClosed to wait for the answer; then it counts as gone.
 // Bytes are counted of bodies on HTTP, of everything on relays. Denials are RFC 9457 JSON on HTTP, alert 49 on TLS, RST otherwise.
@@ -47,7 +48,7 @@
 //   - EP-14: a kept upstream connection is not used once a rule denies the address it goes to (TestUpstreamConnectionsAreKept).
 //   - EP-15: an upstream of an opened connection must prove the name that was judged (TestUpstreamMustProveItsName).
 //   - EP-16: nothing but a WebSocket that was asked for leaves HTTP (TestOtherUpgradesAreRemoved, TestUpstreamFramingIsOurs).
-//   - EP-17: a passed connection does not hide its name in an encrypted hello (TestECHIsRefused).
+//   - EP-17: a passed connection does not hide its name in an encrypted hello from a server that could read it (TestECHIsRefused).
 //   - EP-18: portreeve.internal answers only under its own name and with its header (TestLocalHost).
 //   - EP-19: a method, a path or a header that was judged is the only one there is: hop-by-hop fields end here (TestHopByHopStaysHere).
 //   - EP-20: a secret that can't be applied blocks its request (TestSecretThatCantBeHadBlocks).
@@ -60,6 +61,7 @@
 //   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
 //   - EP-28: a real address stands for a name only if the sandbox was given it for that name, and is the one dialled; given for several, the client's own word decides or nothing is dialled (TestPinnedAddressIsItsName, TestSharedAddressNeedsAName).
+//   - EP-29: nothing but PostgreSQL, or SSH, passes under a rule for just that, and TLS inside names no other host (TestNotPostgresIsRefused, TestPostgresOverTLS, TestSSH).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //   - EP-70: each byte between sandbox and outside is metered once, whatever way it takes (TestEachByteIsMetered).
 //   - EP-71: a connection that a used up quota refuses is told so and reaches nothing (TestQuotaIsTold).

@@ -20,13 +20,12 @@ const (
 	largeBuffer = 32 << 10
 )
 
-// relayRaw serves a connection that is not looked into: record, dial at once, move bytes.
+// relayRaw serves a connection that is not looked into: record, dial, move bytes. Where only SSH or PostgreSQL is allowed, it has to
+// begin like one.
 func (c *connection) relayRaw(allowed policies.Protocol) (handed bool) {
-	protocol := policies.Postgres
-	if allowed.Has(policies.TCP) {
-		protocol = policies.TCP
-	} else if allowed.Has(policies.SSH) {
-		protocol = policies.SSH
+	protocol := policies.TCP
+	if !allowed.Has(policies.TCP) {
+		protocol = c.namedProtocol(allowed)
 	}
 	req := c.request(policies.StageConnect, protocol)
 	remove, err := c.use(req, true, &c.live, c.kill)
@@ -38,15 +37,30 @@ func (c *connection) relayRaw(allowed policies.Protocol) (handed bool) {
 	if j.v.Allowed() && c.granted() {
 		j = j.deny(policies.ReasonSecretUnavailable)
 	}
+	way := relaying{}
+	if j.v.Allowed() {
+		var reason policies.Reason
+		if way, reason = c.namedWay(protocol); reason != "" {
+			j = j.deny(reason)
+		}
+	}
 	if !j.v.Allowed() {
 		return c.drop(j)
 	}
-	c.relay(levelAddress, j, nil)
+	c.relay(levelAddress, j, way)
 	return false
 }
 
-// relay records the verdict, dials and moves bytes until both sides are done. hello is what was read of a TLS client.
-func (c *connection) relay(level string, j judgement, hello []byte) {
+// A relaying is what is particular to a relay.
+type relaying struct {
+	tls bool // the client speaks TLS, and is answered in it
+	ech bool // its hello may hide another name than the one that was judged
+	// greet, if set, moves the first messages of a protocol, and says what they are not.
+	greet func(up net.Conn, end *Closing) error
+}
+
+// relay records the verdict, dials and moves bytes until both sides are done.
+func (c *connection) relay(level string, j judgement, way relaying) {
 	begun := time.Now()
 	d := c.decision(layerConnect, level, j)
 	if c.record(d) != nil {
@@ -54,13 +68,16 @@ func (c *connection) relay(level string, j judgement, hello []byte) {
 		return
 	}
 	j.lives(&c.live, d.ID, level)
-	up, addr, err := c.dial(c.ctx, c.target(j))
+	up, addr, err := c.reach(j, way)
 	end := Closing{Addr: addr}
-	if err != nil {
+	fail := func(err error) {
 		end.Error, end.Duration = c.failure(err), time.Since(begun)
 		c.refusedLater(err, d, j)
 		c.complete(d, end)
-		c.answerFailure(err, hello != nil)
+		c.answerFailure(err, way.tls)
+	}
+	if err != nil {
+		fail(err)
 		return
 	}
 	defer up.Close()
@@ -72,9 +89,28 @@ func (c *connection) relay(level string, j judgement, hello []byte) {
 		return
 	}
 	defer remove()
+	if way.greet != nil {
+		stop := context.AfterFunc(c.ctx, func() { resetOnClose(up); up.Close() })
+		err := way.greet(up, &end)
+		stop()
+		if err != nil {
+			resetOnClose(up)
+			fail(err)
+			return
+		}
+	}
 	c.move(up, &end)
 	end.Duration = time.Since(begun)
 	c.complete(d, end)
+}
+
+// reach connects to what was judged.
+func (c *connection) reach(j judgement, way relaying) (net.Conn, netip.Addr, error) {
+	up, addr, err := c.dial(c.ctx, c.target(j))
+	if err != nil || !way.ech || c.p.cfg.AllowOuterECH {
+		return up, addr, err
+	}
+	return c.reachOuter(j, up, addr)
 }
 
 // dial bounds the dialer in time.
@@ -116,11 +152,13 @@ func (c *connection) move(up net.Conn, end *Closing) {
 	var inErr error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		end.BytesIn, inErr = c.pipe(c.client, up)
+		var n int64
+		n, inErr = c.pipe(c.client, up)
+		end.BytesIn += n
 		c.half(up, inErr)
 	})
 	n, err := c.pipe(up, c.client)
-	end.BytesOut = n
+	end.BytesOut += n
 	c.half(up, err)
 	wg.Wait()
 	end.Error = c.moved(inErr) // with all of the answer through, what the client still sent matters to nobody

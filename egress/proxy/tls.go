@@ -20,7 +20,7 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 		protocol = policies.HTTPS
 	}
 	req := c.request(policies.StageConnect, protocol)
-	hello, taken, err := c.readHello()
+	hello, _, err := c.readHello()
 	if err != nil {
 		return c.refuseHello(judgement{req: req}, err)
 	}
@@ -50,13 +50,17 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 	if c.host == "" {
 		level = levelAddress
 	}
-	c.relay(level, j, taken)
+	c.relay(level, j, relaying{tls: true, ech: hello.ECH})
 	return false
 }
 
 // readHello reads the ClientHello and puts it back.
 func (c *connection) readHello() (clienthello.Hello, []byte, error) {
-	_ = c.client.SetReadDeadline(c.since.Add(c.p.cfg.Timeouts.Hello))
+	return c.readHelloBy(c.since.Add(c.p.cfg.Timeouts.Hello))
+}
+
+func (c *connection) readHelloBy(deadline time.Time) (clienthello.Hello, []byte, error) {
+	_ = c.client.SetReadDeadline(deadline)
 	defer c.client.SetReadDeadline(time.Time{})
 	hello, taken, err := clienthello.ReadAfter(c.client.peeked, c.client.Conn)
 	c.client.peeked = taken
@@ -79,10 +83,6 @@ func (c *connection) refuseHello(j judgement, err error) (handed bool) {
 
 // checkHello compares the server name with the name that the connection is to, and returns why not.
 func (c *connection) checkHello(h *clienthello.Hello, j judgement) policies.Reason {
-	opened := j.req.Protocol == policies.HTTPS && j.v.TLS == policies.Inspect
-	if h.ECH && !opened && !c.p.cfg.AllowOuterECH {
-		return policies.ReasonECH
-	}
 	if len(h.ServerName) == 0 {
 		if c.host != "" {
 			return policies.ReasonSNIMissing

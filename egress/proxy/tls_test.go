@@ -96,23 +96,6 @@ func TestSNIMismatchIsRefused(t *testing.T) {
 	}
 }
 
-// An encrypted hello can't be told from GREASE: refused unless the operator says otherwise.
-func TestECHIsRefused(t *testing.T) {
-	raw := addExtension(helloFor(t, &tls.Config{ServerName: "pass.test"}), 0xfe0d, []byte{0, 0, 1, 0, 1, 7})
-	for _, allow := range []bool{false, true} {
-		w := newWorld(t, allowPass, func(c *Config) { c.AllowOuterECH = allow })
-		w.serveTCP("pass.test", 443, greet)
-		got := exchangeRaw(t, w.connect("pass.test", 443), string(raw))
-		d, _ := w.decided()
-		switch {
-		case allow && (d.Verdict != "allow" || got != "server first\ngot "+string(raw)):
-			t.Errorf("allowed by the operator: %q, %+v", got, d)
-		case !allow && (d.Reason != "ech" || got != "\x15\x03\x03\x00\x02\x02\x31" || len(w.dialer.dials()) > 0):
-			t.Errorf("got %d bytes, decision %+v", len(got), d)
-		}
-	}
-}
-
 // addExtension puts an extension at the end of a hello in one record.
 func addExtension(hello []byte, kind uint16, data []byte) []byte {
 	ext := append([]byte{byte(kind >> 8), byte(kind), byte(len(data) >> 8), byte(len(data))}, data...)
