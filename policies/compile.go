@@ -29,6 +29,7 @@ type Snapshot struct {
 	// denyAll is the index of a layer without a document, or -1.
 	denyAll  int
 	observes bool // some layer has an ObserveUntil
+	dohOpen  bool // the first layer opens other resolvers, and none closes them
 }
 
 type layer struct {
@@ -92,6 +93,10 @@ func Compile(layers ...Layer) (*Snapshot, error) {
 		if err := s.addRules(uint8(i), normal); err != nil {
 			return nil, fmt.Errorf("compiling %s: %w", l.Name, err)
 		}
+	}
+	s.dohOpen = len(s.layers) > 0 && s.denyAll < 0 && s.layers[0].Document.DoH == DoHAllow
+	for _, l := range s.layers {
+		s.dohOpen = s.dohOpen && l.Document.DoH != DoHBlock
 	}
 	s.index()
 	return s, nil

@@ -73,6 +73,7 @@ func documentFields(a, b *Document) []string {
 	}
 	add("observe_until", a.ObserveUntil.Equal(b.ObserveUntil))
 	add("failure_mode", a.FailureMode == b.FailureMode)
+	add("doh", a.DoH == b.DoH)
 	add("max_stale", a.MaxStale == b.MaxStale)
 	add("tests", sameSet(a.Tests, b.Tests))
 	return fields

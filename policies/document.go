@@ -29,6 +29,9 @@ type Document struct {
 	FailureMode  FailureMode
 	// MaxStale is how long FailLastKnown goes on under the last snapshot.
 	MaxStale time.Duration
+	// DoH says whether ways to ask other resolvers are open: known ones by name, and what looks like such a question. The first
+	// layer's word opens them, and any other's closes them again.
+	DoH DoHMode
 	// Tests are what the author expects of the rules. No verdict looks at them.
 	Tests []Test
 }

@@ -20,6 +20,9 @@ func (s *Snapshot) Evaluate(r *Request) (v Verdict) {
 		return Denied(reason)
 	}
 	e.verdict(&v)
+	if v.Allowed() {
+		e.resolvers(&v)
+	}
 	return v
 }
 

@@ -57,6 +57,15 @@ const (
 	FailLastKnown
 )
 
+// DoHMode says whether DNS over HTTPS or TLS to other resolvers is open. The zero value has no opinion, which leaves it closed.
+type DoHMode uint8
+
+const (
+	DoHUnset DoHMode = iota
+	DoHBlock
+	DoHAllow
+)
+
 // Stage is how much of a connection is known when a verdict is asked for.
 type Stage uint8
 
@@ -76,6 +85,7 @@ var (
 	dnsNames     = []string{"synthetic", "real"}
 	logNames     = []string{"full", "count"}
 	failureNames = []string{"closed", "last_known"}
+	dohNames     = []string{"", "block", "allow"}
 	stageNames   = []string{"name", "connect", "request"}
 )
 
@@ -85,6 +95,7 @@ func (f ForeignCredentials) String() string { return nameOf(foreignNames, f) }
 func (m DNSMode) String() string            { return nameOf(dnsNames, m) }
 func (m LogMode) String() string            { return nameOf(logNames, m) }
 func (m FailureMode) String() string        { return nameOf(failureNames, m) }
+func (m DoHMode) String() string            { return nameOf(dohNames, m) }
 func (s Stage) String() string              { return nameOf(stageNames, s) }
 
 func (a Action) MarshalText() ([]byte, error)             { return textOf(actionNames, a) }

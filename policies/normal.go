@@ -32,7 +32,11 @@ func (d *Document) normal(origins []string) (*Document, error) {
 		ObserveUntil: normalTime(d.ObserveUntil, inDocument, "observe_until", &errs),
 		FailureMode:  d.FailureMode,
 		MaxStale:     normalStale(d, &errs),
+		DoH:          d.DoH,
 		Tests:        normalTests(d.Tests, &errs),
+	}
+	if int(d.DoH) >= len(dohNames) {
+		errs.add("doh", "", "%v", d.DoH)
 	}
 	if len(d.Rules) > MaxRules {
 		errs.add("rules", "", "%d rules are more than %d", len(d.Rules), MaxRules)

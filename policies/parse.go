@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	documentKeys = []string{"presets", "rules", "observe_until", "failure_mode", "max_stale", "tests"}
+	documentKeys = []string{"presets", "rules", "observe_until", "failure_mode", "max_stale", "doh", "tests"}
 	ruleKeys     = []string{
 		"id", "action", "hosts", "any", "cidrs", "ports", "protocols", "tls", "methods", "paths",
 		"foreign_credentials", "dns", "log", "expires_at", "enabled", "message", "shared",
@@ -99,6 +99,9 @@ func (r *reader) failure(fields map[string]*node, d *Document) {
 		} else {
 			d.FailureMode = FailureMode(r.choice(n, "failure_mode", failureNames))
 		}
+	}
+	if n, ok := fields["doh"]; ok {
+		d.DoH = DoHMode(r.choice(n, "doh", dohNames[1:]) + 1)
 	}
 	if n, ok := fields["max_stale"]; ok {
 		if d.MaxStale = r.duration(n, "max_stale"); d.MaxStale == 0 {

@@ -43,6 +43,8 @@ type Verdict struct {
 	Requestable bool `json:"requestable"`
 	// Observed: a layer would have denied, but only watches (observe_until). Never inject a secret for such a request.
 	Observed bool `json:"observed"`
+	// DoH: questions to other resolvers may pass, where the inside is seen.
+	DoH bool `json:"-"`
 	// Named: in every layer the rule that allowed names the host or the address, not just everything.
 	// Only then may an exemption of the floor be used.
 	Named bool `json:"named"`

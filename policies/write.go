@@ -13,6 +13,7 @@ type wireDocument struct {
 	ObserveUntil string     `json:"observe_until,omitempty" yaml:"observe_until,omitempty"`
 	FailureMode  string     `json:"failure_mode" yaml:"failure_mode"`
 	MaxStale     string     `json:"max_stale,omitempty" yaml:"max_stale,omitempty"`
+	DoH          string     `json:"doh,omitempty" yaml:"doh,omitempty"`
 	Tests        []wireTest `json:"tests,omitempty" yaml:"tests,omitempty"`
 }
 
@@ -37,7 +38,7 @@ type wireRule struct {
 }
 
 func (d Document) wire() wireDocument {
-	w := wireDocument{Rules: d.Rules, ObserveUntil: wireTime(d.ObserveUntil), FailureMode: d.FailureMode.String(), MaxStale: wireDuration(d.MaxStale), Tests: wireTests(d.Tests)}
+	w := wireDocument{Rules: d.Rules, ObserveUntil: wireTime(d.ObserveUntil), FailureMode: d.FailureMode.String(), MaxStale: wireDuration(d.MaxStale), DoH: d.DoH.String(), Tests: wireTests(d.Tests)}
 	if w.Rules == nil {
 		w.Rules = []Rule{}
 	}

@@ -297,7 +297,7 @@ func (t *yamlText) editTests(from, to *Document) bool {
 // editFields sets the document's other fields.
 func (t *yamlText) editFields(from, to *Document) bool {
 	w := to.wire()
-	values := map[string]string{"observe_until": w.ObserveUntil, "failure_mode": w.FailureMode, "max_stale": w.MaxStale}
+	values := map[string]string{"observe_until": w.ObserveUntil, "failure_mode": w.FailureMode, "max_stale": w.MaxStale, "doh": w.DoH}
 	for _, name := range Diff(from, to).Fields {
 		text, ok := values[name]
 		if !ok {

@@ -62,6 +62,7 @@
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
 //   - EP-28: a real address stands for a name only if the sandbox was given it for that name, and is the one dialled; given for several, the client's own word decides or nothing is dialled (TestPinnedAddressIsItsName, TestSharedAddressNeedsAName).
 //   - EP-29: nothing but PostgreSQL, or SSH, passes under a rule for just that, and TLS inside names no other host (TestNotPostgresIsRefused, TestPostgresOverTLS, TestSSH).
+//   - EP-30: no DNS question in HTTP passes where it is seen, unless other resolvers are open (TestQuestionsToOtherResolversAreRefused).
 //   - EP-23: a trailer that was not announced goes nowhere (TestTrailersCarryNothing).
 //   - EP-70: each byte between sandbox and outside is metered once, whatever way it takes (TestEachByteIsMetered).
 //   - EP-71: a connection that a used up quota refuses is told so and reaches nothing (TestQuotaIsTold).

@@ -162,6 +162,10 @@ func (x *exchange) allowed(j judgement) {
 		x.deny(j, 0)
 		return
 	}
+	if !j.v.DoH && x.asksResolver() {
+		x.deny(j.deny(policies.ReasonDoH), 0)
+		return
+	}
 	out := x.outgoing()
 	if !x.takeForeign(out, granted, j.v.Foreign) {
 		x.denyForeign(j)
