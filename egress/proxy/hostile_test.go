@@ -298,16 +298,6 @@ func (w *world) h2Upstream(name string, data string, list ...string) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{*w.realCA.leaf(w.t, name)}, NextProtos: []string{"h2"}}
 	w.proxy.memory.put(memoryKey{about: speaksH2, org: testOrg, host: name, port: 443}, true)
 	accepted := make(chan net.Conn, 16)
-	defer w.t.Cleanup(func() { // before the server is waited for
-		for {
-			select {
-			case nc := <-accepted:
-				nc.Close()
-			default:
-				return
-			}
-		}
-	})
 	w.serveTCP(name, 443, func(nc *net.TCPConn) {
 		accepted <- nc
 		conn := tls.Server(nc, cfg)
@@ -330,6 +320,16 @@ func (w *world) h2Upstream(name string, data string, list ...string) {
 			case *http2.HeadersFrame:
 				_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: f.StreamID, BlockFragment: fields(list...), EndHeaders: true})
 				_ = framer.WriteData(f.StreamID, true, []byte(data))
+			}
+		}
+	})
+	w.t.Cleanup(func() { // before the server is waited for
+		for {
+			select {
+			case nc := <-accepted:
+				nc.Close()
+			default:
+				return
 			}
 		}
 	})
