@@ -34,6 +34,7 @@ func Run(t *testing.T, open Open, only ...string) {
 		"DecisionsAreFollowed":         decisionsAreFollowed,
 		"PolicyVersionsAreKept":        policyVersionsAreKept,
 		"PoliciesAreBounded":           policiesAreBounded,
+		"PoliciesAreCounted":           policiesAreCounted,
 		"UsedPolicyIsNotDeleted":       usedPolicyIsNotDeleted,
 		"KeysAreKept":                  keysAreKept,
 		"SandboxesAreKept":             sandboxesAreKept,

@@ -151,3 +151,27 @@ func secretsAreBounded(t *testing.T, open Open) {
 	}
 	w.must(set(store.SecretBytes / 2))
 }
+
+// policiesAreCounted: an org's documents are bounded by number too, and those that are deleted don't count.
+func policiesAreCounted(t *testing.T, open Open) {
+	w := NewWorld(t, open, store.Options{})
+	by := w.Org("one")
+	_, _, err := w.Policy(by, store.Ceiling, `{}`, 0)
+	w.must(err)
+	w.must(w.change(by, func(tx *store.Tx) error {
+		for i := range store.PolicyCount - 1 {
+			if _, err := tx.PutPolicy(ctx(t), fmt.Sprint("p", i), json.RawMessage(`{}`), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if _, _, err := w.Policy(by, "over", `{}`, 0); !errors.Is(err, store.ErrLimit) {
+		t.Errorf("one more: %v", err)
+	}
+	_, _, err = w.Policy(by, "p0", `{"n":2}`, 1) // a new version is no new document
+	w.must(err)
+	w.must(w.change(by, func(tx *store.Tx) error { return tx.DeletePolicy(ctx(t), "p0", store.AnyVersion) }))
+	_, _, err = w.Policy(by, "over", `{}`, 0)
+	w.must(err)
+}
