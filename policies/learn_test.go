@@ -153,7 +153,7 @@ func TestLearnLimits(t *testing.T) {
 	}
 	long := strings.Repeat("a.", 100) + "test"
 	d, _ = Learn([]Observation{seen("a", 1, true, "", connect(long, 443, HTTPS)), seen("a", 1, true, "", connect("b."+long, 443, HTTPS))}, LearnOptions{})
-	if len(d.Rules) != 2 || len(d.Rules[0].ID) > 64 {
+	if len(d.Rules) != 2 || len(d.Rules[0].ID) != 63 || d.Rules[0].ID == d.Rules[1].ID {
 		t.Errorf("%+v", d.Rules)
 	}
 }

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -103,12 +104,13 @@ func invalid(d *Document, err error) []Finding {
 	return found
 }
 
-// comparePaths puts rules[9] before rules[10].
+// comparePaths puts rules[9] before rules[10], and the fields of one rule together.
 func comparePaths(a, b string) int {
-	if d := strings.IndexByte(a, ']') - strings.IndexByte(b, ']'); d != 0 && a[0] == b[0] {
-		return d
-	}
-	return strings.Compare(a, b)
+	listA, restA, _ := strings.Cut(a, "[")
+	listB, restB, _ := strings.Cut(b, "[")
+	numberA, _, _ := strings.Cut(restA, "]")
+	numberB, _, _ := strings.Cut(restB, "]")
+	return cmp.Or(strings.Compare(listA, listB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(a, b))
 }
 
 // A linter looks at one document in normal form.

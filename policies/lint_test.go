@@ -13,9 +13,9 @@ import (
 
 func TestLint(t *testing.T) {
 	const ceiling = `{"rules": [
+		{"id": "no", "action": "deny", "hosts": ["*.no.org.test"]},
 		{"id": "org", "action": "allow", "hosts": ["*.org.test", "one.test"]},
-		{"id": "net", "action": "allow", "cidrs": ["203.0.113.0/24"], "ports": [443]},
-		{"id": "no", "action": "deny", "hosts": ["*.no.org.test"]}]}`
+		{"id": "net", "action": "allow", "cidrs": ["203.0.113.0/24"], "ports": [443]}]}`
 	for name, tt := range map[string]struct {
 		rules   string
 		ceiling bool
@@ -93,6 +93,26 @@ func TestLint(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// Findings come in the order of the document.
+func TestLintInOrder(t *testing.T) {
+	d := parse(t, `{"rules": [], "tests": [{"name": "t", "host": "a.test", "expect": "deny", "rule": "gone"}]}`)
+	for i := range 12 {
+		d.Rules = append(d.Rules, Rule{ID: fmt.Sprintf("r%d", i), Action: Allow, Hosts: []string{fmt.Sprintf("h%d.test", i), "pastebin.com", "webhook.site"}, Ports: []PortRange{Port(uint16(i + 1))}})
+	}
+	last := -1
+	for _, f := range Lint(d, LintOptions{}) {
+		at, host := 12, 9
+		fmt.Sscanf(f.Path, "rules[%d].hosts[%d]", &at, &host)
+		if at*10+host <= last {
+			t.Errorf("%s comes too late", f.Path)
+		}
+		last = at*10 + host
+	}
+	if last != 129 {
+		t.Errorf("%d", last)
 	}
 }
 
