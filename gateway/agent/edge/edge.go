@@ -159,7 +159,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	recorder := noting{newRecorder(e.spool, e.holder, e.log), &e.denials}
 	e.resolver, err = resolver.New(resolver.Config{
 		Bindings: e.bindings, Policies: e.holder, Recorder: recorder, Names: e.names, Floor: e.holder.Floor,
-		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Log: e.log,
+		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Lookup: realLookup(e.dialer, e.flows), Log: e.log,
 	})
 	if err != nil {
 		return err

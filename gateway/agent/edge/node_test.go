@@ -37,9 +37,9 @@ func waiting(t *testing.T, c *net.UnixConn) string {
 }
 
 // serving is a world whose sockets are served.
-func serving(t *testing.T) (*world, *set) {
+func serving(t *testing.T, change ...func(*role.EdgeStart)) (*world, *set) {
 	t.Helper()
-	w := newWorld(t)
+	w := newWorld(t, change...)
 	w.caged.Store(true)
 	s := newSet(t)
 	if err := w.serve(s.files); err != nil {

@@ -67,12 +67,16 @@ type world struct {
 	clock      atomic.Int64 // what the feed takes for the time since boot
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*role.EdgeStart)) *world {
 	t.Helper()
 	w := &world{Edge: newEdge(slog.New(slog.DiscardHandler))}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.fail = cancel
-	if err := w.build(startMessage(t.TempDir())); err != nil {
+	start := startMessage(t.TempDir())
+	for _, f := range change {
+		f(&start)
+	}
+	if err := w.build(start); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Store(int64(time.Hour))
