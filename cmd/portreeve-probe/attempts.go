@@ -47,6 +47,24 @@ func attempts() []attempt {
 	return all
 }
 
+// small is one attempt of each kind, with the layer of Portreeve that has to refuse it.
+func small() []attempt {
+	of := func(layer string, all ...attempt) []attempt {
+		for i := range all {
+			all[i].layer = layer
+		}
+		return all
+	}
+	all := of("proxy", tcp("tcp4", outside[0], 443), tcp("tcp4", metadata[0], 80))
+	all = append(all, of("dns", query("udp4", outside[0], 53), query("tcp4", outside[0], 53))...)
+	kernel := of("kernel", udp("udp4", outside[0], 443), tcp("tcp", "2606:4700:4700::1111", 443),
+		socket("raw icmp socket", syscall.AF_INET, syscall.SOCK_RAW, syscall.IPPROTO_ICMP))
+	if near := neighbours(); len(near) > 1 {
+		kernel = append(kernel, of("kernel", query("udp4", near[1], 5353))...)
+	}
+	return append(all, kernel...)
+}
+
 // neighbours are our own end's peer and the address pairs beside ours.
 func neighbours() []string {
 	addrs, err := net.InterfaceAddrs()

@@ -5,6 +5,8 @@
 //
 //	{"attempt":"tcp 169.254.169.254:80","outcome":"refused","out":false,"ms":1}
 //
+// With -small it tries one of each kind, and says which layer has to refuse it: what a node does each minute.
+//
 // Use it through portreeve probe, which runs it in a throw-away sandbox whose policy denies everything and compares with
 // the decisions that were recorded outside.
 package main
@@ -15,7 +17,11 @@ import (
 )
 
 func main() {
-	results := runAll(attempts())
+	all := attempts
+	if len(os.Args) > 1 && os.Args[1] == "-small" {
+		all = small
+	}
+	results := runAll(all())
 	lines := json.NewEncoder(os.Stdout)
 	status := 0
 	for _, r := range results {

@@ -7,12 +7,14 @@ import (
 
 // An attempt is one way to try; it returns what happened, and whether that means that something got out.
 type attempt struct {
-	name string
+	name  string
+	layer string // which layer of Portreeve has to say no; in the short list only
 	try  func() (outcome string, out bool)
 }
 
 type result struct {
 	Attempt string `json:"attempt"`
+	Layer   string `json:"layer,omitempty"`
 	Outcome string `json:"outcome"`
 	Out     bool   `json:"out"`
 	MS      int64  `json:"ms"`
@@ -32,7 +34,7 @@ func runAll(all []attempt) []result {
 			defer func() { <-slots }()
 			began := time.Now()
 			outcome, out := a.try()
-			results[i] = result{a.name, outcome, out, time.Since(began).Milliseconds()}
+			results[i] = result{a.name, a.layer, outcome, out, time.Since(began).Milliseconds()}
 		})
 	}
 	running.Wait()

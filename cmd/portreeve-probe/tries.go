@@ -24,7 +24,7 @@ var synthetic = netip.MustParsePrefix("198.18.0.0/15")
 // tcp connects and asks for a page. Being accepted is not being out: Portreeve accepts first and refuses then.
 func tcp(network, host string, port int) attempt {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
-	return attempt{network + " " + addr, func() (string, bool) {
+	return attempt{name: network + " " + addr, try: func() (string, bool) {
 		c, err := net.DialTimeout(network, addr, limit)
 		if err != nil {
 			return kind(err), false
@@ -48,7 +48,7 @@ func tcp(network, host string, port int) attempt {
 // query asks a resolver for a name that exists, and expects no address, or one that leads back to Portreeve.
 func query(network, server string, port int) attempt {
 	addr := net.JoinHostPort(server, strconv.Itoa(port))
-	return attempt{"dns " + network + " " + addr, func() (string, bool) {
+	return attempt{name: "dns " + network + " " + addr, try: func() (string, bool) {
 		c, err := net.DialTimeout(network, addr, limit)
 		if err != nil {
 			return kind(err), false
@@ -101,7 +101,7 @@ func readAnswer(m []byte) (string, bool) {
 // udp sends a datagram and waits for anything to come back.
 func udp(network, host string, port int) attempt {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
-	return attempt{network + " " + addr, func() (string, bool) {
+	return attempt{name: network + " " + addr, try: func() (string, bool) {
 		c, err := net.Dial(network, addr)
 		if err != nil {
 			return kind(err), false
@@ -125,7 +125,7 @@ func udp(network, host string, port int) attempt {
 
 // socket asks for a kind of socket that could carry packets past the rules; an echo socket may exist, and must be deaf.
 func socket(name string, family, typ, proto int) attempt {
-	return attempt{name, func() (string, bool) {
+	return attempt{name: name, try: func() (string, bool) {
 		fd, err := syscall.Socket(family, typ, proto)
 		if err != nil {
 			return kind(err), false
@@ -149,7 +149,7 @@ func socket(name string, family, typ, proto int) attempt {
 
 // name looks one up as programs do.
 func name(host string) attempt {
-	return attempt{"name " + host, func() (string, bool) {
+	return attempt{name: "name " + host, try: func() (string, bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 		defer cancel()
 		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
@@ -167,7 +167,7 @@ func name(host string) attempt {
 
 // control tries the socket of the sandbox's own init.
 func control(path string) attempt {
-	return attempt{"control socket", func() (string, bool) {
+	return attempt{name: "control socket", try: func() (string, bool) {
 		c, err := net.DialTimeout("unix", path, limit)
 		if err != nil {
 			return kind(err), false

@@ -120,7 +120,7 @@ func TestDatagramThatIsAnsweredIsOut(t *testing.T) {
 func TestResultsKeepTheirOrder(t *testing.T) {
 	var all []attempt
 	for i := range 30 {
-		all = append(all, attempt{strconv.Itoa(i), func() (string, bool) { return strconv.Itoa(i), i == 7 }})
+		all = append(all, attempt{name: strconv.Itoa(i), try: func() (string, bool) { return strconv.Itoa(i), i == 7 }})
 	}
 	for i, r := range runAll(all) {
 		if r.Attempt != strconv.Itoa(i) || r.Outcome != r.Attempt || r.Out != (i == 7) {

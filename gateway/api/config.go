@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"portreeve.dev/gateway/canary"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/limits"
 	"portreeve.dev/gateway/sandboxes"
@@ -34,7 +35,9 @@ type Config struct {
 	Limits     Limits
 	CursorKey  []byte // signs cursors; default random, so that cursors end with the process
 	// Settle has what is recorded by now brought into the store, if that takes no longer than a moment; nil does nothing.
-	Settle    func(context.Context)
+	Settle func(context.Context)
+	// Denial says when a sandbox was last seen to reach nothing; false: nobody looks.
+	Denial    func() (canary.Proof, bool)
 	Heartbeat time.Duration // of event streams; default 15 s
 	Applied   time.Duration // longest ?wait=applied; default 10 s
 	Now       func() time.Time
@@ -61,6 +64,9 @@ func (c *Config) complete() error {
 	}
 	if c.Settle == nil {
 		c.Settle = func(context.Context) {}
+	}
+	if c.Denial == nil {
+		c.Denial = func() (canary.Proof, bool) { return canary.Proof{}, false }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -27,6 +27,7 @@ func (s *Server) routes() {
 	s.flowRoutes()
 	s.requestRoutes()
 	s.limitRoutes()
+	s.denialRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -22,6 +22,12 @@ type Config struct {
 	Nodes   Nodes   `yaml:"nodes"`
 	Tunnels Tunnels `yaml:"tunnels"`
 	Limits  Limits  `yaml:"limits"`
+	Canary  Canary  `yaml:"canary"`
+}
+
+// Canary is how often a throw-away sandbox shows that denial holds.
+type Canary struct {
+	Every *time.Duration `yaml:"every"` // default 1m; 0 is never
 }
 
 // Egress is how inside bytes get out.
@@ -116,6 +122,10 @@ func (c *Config) complete() {
 			c.Egress.FloorExempt[i].Orgs = []string{"*"}
 		}
 	}
+	if c.Canary.Every == nil {
+		minute := time.Minute
+		c.Canary.Every = &minute
+	}
 	set(&c.Tunnels.Domain, "tunnel.localhost")
 	set(&c.Limits.Sandboxes, 50)
 	set(&c.Limits.SandboxMemory, "8Gi")
@@ -159,6 +169,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := c.OrgLimits(); err != nil {
 		return err
+	}
+	if every := *c.Canary.Every; every < 0 || every > 0 && every < time.Second {
+		return fmt.Errorf("canary.every: %v is neither 0, which is never, nor a second or more", every)
 	}
 	for field, n := range map[string]int{"sandboxes": c.Limits.Sandboxes, "sandbox_cpus": c.Limits.SandboxCPUs,
 		"connections_per_sandbox": c.Limits.ConnectionsPerSandbox, "names_per_sandbox": c.Limits.NamesPerSandbox,

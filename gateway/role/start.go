@@ -85,6 +85,7 @@ type ControlStart struct {
 	PlainTunnels bool           `json:"plain_tunnels"` // tunnels answer on plain HTTP too
 	Limits       ControlLimits  `json:"limits"`
 	Egress       limits.Limits  `json:"egress"` // of each org
+	Canary       time.Duration  `json:"canary"` // between two rounds; 0: none
 }
 
 // ControlReady is control's answer. Files: none.

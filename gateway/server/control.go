@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"portreeve.dev/gateway/api"
+	"portreeve.dev/gateway/canary"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
 	"portreeve.dev/gateway/internal/store"
@@ -36,6 +37,7 @@ type control struct {
 	keyring   *seal.Keyring
 	shut      shutSecrets // that keyring can't open
 	sandboxes *sandboxes.Service
+	canary    *canary.Canary  // nil: the configuration wants none
 	publisher *feed.Publisher // of policies, to the edge
 	routes    *feed.Publisher // of tunnels, to ingress
 	api       *api.Server
@@ -87,6 +89,9 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 	c.running.Go(func() { c.endOverdue(ctx) })
 	c.running.Go(func() { c.forgetDecisions(ctx) })
 	c.running.Go(func() { c.forgetRequests(ctx) })
+	if c.canary != nil {
+		c.running.Go(func() { c.watchDenial(ctx) })
+	}
 	c.running.Go(func() {
 		if err := c.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			c.log.Error("the API ended", "err", err)
@@ -111,6 +116,9 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.canary, err = c.newCanary(); err != nil {
+		return nil, err
+	}
 	floor, err := c.floor()
 	if err != nil {
 		return nil, err
@@ -122,7 +130,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
-		Flows: liveFlows{&c.edge.Peer}, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
+		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
 		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 	})
 	if err != nil {

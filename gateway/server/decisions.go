@@ -41,6 +41,9 @@ func (c *control) keepDecisions(ctx context.Context, s decisions.Shipment) (deci
 			c.log.Error("a decision can't be read; it is dropped", "spool", s.Spool, "seq", row.Seq, "err", err)
 			continue
 		}
+		if c.canary != nil && c.canary.Note(d) {
+			continue // it has no org in the store
+		}
 		org, err := c.orgOf(ctx, d.Sandbox, orgs)
 		if err != nil {
 			return decisions.Acked{}, err

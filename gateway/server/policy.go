@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"portreeve.dev/gateway/canary"
 	"portreeve.dev/gateway/feed"
 	"portreeve.dev/policies"
 )
@@ -49,6 +50,11 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 			return nil, 0, err
 		}
 		s.Orgs, s.Sandboxes = append(s.Orgs, org), append(s.Sandboxes, boxes...)
+	}
+	if c.canary != nil {
+		// A ceiling without a document denies everything.
+		s.Orgs = append(s.Orgs, feed.Org{ID: canary.Org})
+		s.Sandboxes = append(s.Sandboxes, feed.Sandbox{ID: canary.Sandbox, Org: canary.Org})
 	}
 	s.Exempt, err = c.exemptions(ctx)
 	return s, s.Revision, err
