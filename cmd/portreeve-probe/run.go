@@ -9,7 +9,7 @@ import (
 type attempt struct {
 	name  string
 	layer string // which layer of Portreeve has to say no; in the short list only
-	try  func() (outcome string, out bool)
+	try   func() (outcome string, out bool)
 }
 
 type result struct {
