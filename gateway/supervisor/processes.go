@@ -159,7 +159,6 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	return role.ControlStart{
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
 		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
-		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Canary: *settings.Canary.Every,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
