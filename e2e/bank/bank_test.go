@@ -135,7 +135,7 @@ func (v *verdict) take(p *play) {
 }
 
 // available are the paths that the product has.
-func (w *world) available() []string { return []string{transparent, overH2, bytesAlone} }
+func (w *world) available() []string { return paths }
 
 func held(n, bad int) string {
 	switch {

@@ -2,10 +2,15 @@ package bank
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // said is what a step came to, in the sender's words.
@@ -26,6 +31,18 @@ const alike = 9
 
 // playAll plays everything under one policy, in as few sandboxes as that takes.
 func (w *world) playAll(policy string, plays []*play) {
+	w.t.Helper()
+	own := slices.DeleteFunc(slices.Clone(plays), (*play).attached)
+	doors := slices.DeleteFunc(slices.Clone(plays), func(p *play) bool { return !p.attached() })
+	for _, part := range [][]*play{own, doors} {
+		w.playPart(policy, part)
+	}
+}
+
+// attached says that the case comes by a door, so that its sandbox is one that somebody else runs.
+func (p *play) attached() bool { return p.path == explicit || p.path == socks }
+
+func (w *world) playPart(policy string, plays []*play) {
 	w.t.Helper()
 	var bins [][]*play
 	var counts []map[string]int
@@ -65,7 +82,11 @@ func (p *play) target() string {
 // playIn plays everything in one sandbox, and judges it.
 func (w *world) playIn(policy string, plays []*play) {
 	w.t.Helper()
-	b, err := w.tryBox(policy)
+	make := w.tryBox
+	if plays[0].attached() {
+		make = w.tryAttach
+	}
+	b, err := make(policy)
 	if err != nil {
 		for _, p := range plays {
 			p.fault("it was not played: %v", err)
@@ -104,12 +125,11 @@ func (b *box) play(plays []*play) {
 		do := filled(p.kase.Do, map[string]string{"{self}": b.addr}).([]map[string]any)
 		cases = append(cases, job{p.mark, p.path, p.kase.Slow, p.kase.Limit, do})
 	}
-	data, err := json.Marshal(map[string]any{"cases": cases})
+	data, err := json.Marshal(map[string]any{"cases": cases, "http": b.http, "socks": b.socks})
 	if err != nil {
 		b.w.t.Fatal(err)
 	}
-	b.write("/workspace/job.json", data)
-	r := b.exec(300, "/workspace/sender", "/workspace/job.json")
+	r := b.send(data)
 	lines := bufio.NewScanner(strings.NewReader(r.Stdout))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -130,6 +150,30 @@ func (b *box) play(plays []*play) {
 			p.problems = append(p.problems, fmt.Sprintf("it was not played: exit %d, %s", r.Code, r.Stderr))
 		}
 	}
+}
+
+// send gives a job to the sender: in the sandbox, or, where that is attached, on the machine beside the product.
+func (b *box) send(job []byte) result {
+	b.w.t.Helper()
+	if b.http == nil {
+		b.write("/workspace/job.json", job)
+		return b.exec(300, "/workspace/sender", "/workspace/job.json")
+	}
+	file := filepath.Join(b.w.t.TempDir(), "job.json")
+	if err := os.WriteFile(file, job, 0o600); err != nil {
+		b.w.t.Fatal(err)
+	}
+	program, err := senderFile()
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", b.w.lab.Gateway.Name, program, file)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Run()
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
 func order(p *play) int {

@@ -61,6 +61,9 @@ func (w *world) program(r *row, v *verdict) {
 func (b *box) says(limit int, steps ...map[string]any) (string, int64) {
 	b.w.t.Helper()
 	p := &play{row: &row{ID: "P"}, mark: fmt.Sprintf("mark-p-%dz", time.Now().UnixNano()), path: transparent, kase: kase{Do: steps, Limit: limit}}
+	if b.http != nil {
+		p.path = explicit
+	}
 	b.play([]*play{p})
 	if len(p.steps) == 0 {
 		return strings.Join(p.problems, "; "), 0

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,8 @@ type world struct {
 	memory  *sampler
 }
 
-const config = "nodes:\n  build_base: false\n"
+// config stands below the lab's own for egress.
+const config = "  doors: {http: '127.0.0.1:8444', socks: '127.0.0.1:1085'}\nnodes:\n  build_base: false\n"
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -96,6 +98,47 @@ type box struct {
 	w    *world
 	id   string
 	addr string
+
+	http, socks *door // of an attached one
+}
+
+// A door is where an attached sandbox comes in, as the sender wants to know it.
+type door struct {
+	At   string `json:"at"`
+	Name string `json:"name"`
+	CA   string `json:"ca"`
+	User string `json:"user"`
+	Pass string `json:"pass"`
+}
+
+// tryAttach makes a sandbox that nobody runs, with its doors.
+func (w *world) tryAttach(policy string) (*box, error) {
+	w.t.Helper()
+	answer, err := w.p.API("PUT", "/policies/"+policy, w.document(policy))
+	if err != nil || answer.Status != 200 {
+		return nil, fmt.Errorf("policy %s: %v %v", policy, answer, err)
+	}
+	var v struct {
+		ID string `json:"sandbox_id"`
+	}
+	w.call("POST", "/sandbox/create", map[string]any{"kind": "attached", "timeout_seconds": 3600, "policy": policy}, 201, &v)
+	w.t.Cleanup(func() { w.p.API("DELETE", "/sandbox/"+v.ID, nil) })
+	b := &box{w: w, id: v.ID}
+	for kind, into := range map[string]**door{"http": &b.http, "socks": &b.socks} {
+		var d struct {
+			URL      string `json:"url"`
+			Username string `json:"username"`
+			Password string `json:"password"`
+			CA       string `json:"ca"`
+		}
+		w.call("POST", "/sandbox/"+v.ID+"/door", map[string]any{"door": kind}, 201, &d)
+		u, err := url.Parse(d.URL)
+		if err != nil {
+			return nil, err
+		}
+		*into = &door{At: "127.0.0.1:" + u.Port(), Name: u.Hostname(), CA: d.CA, User: d.Username, Pass: d.Password}
+	}
+	return b, nil
 }
 
 // box makes a sandbox under a policy of the folder.
@@ -127,7 +170,7 @@ func (w *world) arm(body map[string]any) *box {
 	}
 	w.call("POST", "/sandbox/create", body, 201, &v)
 	w.t.Cleanup(func() { w.p.API("DELETE", "/sandbox/"+v.ID, nil) })
-	b := &box{w, v.ID, v.Addr}
+	b := &box{w: w, id: v.ID, addr: v.Addr}
 	b.write("/workspace/sender", w.sender)
 	if r := b.exec(20, "chmod", "755", "/workspace/sender"); r.Code != 0 {
 		w.t.Fatalf("making sender a program: %+v", r)
@@ -182,7 +225,11 @@ func (d decision) String() string {
 func (b *box) decisions() []decision {
 	b.w.t.Helper()
 	fence := fmt.Sprintf("fence-%d.invalid.test", time.Now().UnixNano())
-	b.exec(20, "nslookup", "-type=a", fence)
+	if b.http == nil {
+		b.exec(20, "nslookup", "-type=a", fence)
+	} else {
+		b.says(3000, map[string]any{"connect": fence + ":443"})
+	}
 	var all []decision
 	err := lab.Await(20*time.Second, "the record of "+fence, func() bool {
 		var page struct {

@@ -67,7 +67,7 @@ func (t *talk) ask(a *ask) said {
 
 // absolute says the requests to the explicit proxy itself.
 func (t *talk) absolute(a *ask, host string) said {
-	c, err := t.straight(t.job.Proxy)
+	c, err := t.job.HTTP.open(t)
 	if err != nil {
 		return bad("%s", word(err))
 	}
@@ -75,7 +75,7 @@ func (t *talk) absolute(a *ask, host string) said {
 	var all []said
 	for _, q := range append([]request{a.request}, a.More...) {
 		q.defaults(host)
-		q.Headers = append(q.Headers, [2]string{"Proxy-Authorization", "Basic " + t.credentials()})
+		q.Headers = append(q.Headers, [2]string{"Proxy-Authorization", "Basic " + t.job.HTTP.basic()})
 		to := a.To
 		if strings.HasSuffix(to, ":80") {
 			to = host

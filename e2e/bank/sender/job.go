@@ -10,10 +10,18 @@ import (
 
 // A job is what the runner hands over.
 type job struct {
-	Proxy string `json:"proxy"` // NAME:PORT of the explicit proxy, with its credentials
-	User  string `json:"user"`
-	Pass  string `json:"pass"`
+	HTTP  door   `json:"http"`
+	SOCKS door   `json:"socks"`
 	Cases []kase `json:"cases"`
+}
+
+// A door is where an attached sandbox comes in, over TLS.
+type door struct {
+	At   string `json:"at"`   // ADDR:PORT
+	Name string `json:"name"` // of its certificate
+	CA   string `json:"ca"`   // PEM
+	User string `json:"user"`
+	Pass string `json:"pass"`
 }
 
 // A kase is one thing that is tried.

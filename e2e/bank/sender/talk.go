@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -79,7 +78,7 @@ func (t *talk) do(s step) said {
 	case s.Frames != nil:
 		return t.frames(s.Frames)
 	case s.Send != "":
-		return t.write([]byte(s.Send))
+		return t.write([]byte(strings.ReplaceAll(s.Send, "{auth}", "Proxy-Authorization: Basic "+t.job.HTTP.basic()+"\r\n")))
 	case s.Hex != "":
 		data, _ := unhex(s.Hex)
 		return t.write(data)
@@ -153,6 +152,9 @@ func (t *talk) dial(to, path string) (net.Conn, error) {
 }
 
 func (t *talk) straight(to string) (net.Conn, error) {
+	if to == "{proxy}" {
+		return t.job.HTTP.open(t)
+	}
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return nil, err
@@ -172,62 +174,6 @@ func (t *talk) straight(to string) (net.Conn, error) {
 	return c, err
 }
 
-// connectBy asks the explicit proxy for a tunnel. The target is sent as it stands.
-func (t *talk) connectBy(to string) (net.Conn, error) {
-	c, err := t.straight(t.job.Proxy)
-	if err != nil {
-		return nil, err
-	}
-	t.open = append(t.open, c)
-	if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n", to, to, t.credentials()); err != nil {
-		return nil, err
-	}
-	r := bufio.NewReader(c)
-	resp, err := http.ReadResponse(r, &http.Request{Method: "CONNECT"})
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != 200 {
-		return nil, &notFound{fmt.Sprint(resp.StatusCode)}
-	}
-	return &buffered{c, r}, nil
-}
-
-func (t *talk) credentials() string {
-	return base64.StdEncoding.EncodeToString([]byte(t.job.User + ":" + t.job.Pass))
-}
-
-// socksBy asks for a tunnel by SOCKS5 with a name.
-func (t *talk) socksBy(to string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(to)
-	if err != nil {
-		return nil, err
-	}
-	n, err := net.LookupPort("tcp", port)
-	if err != nil {
-		return nil, err
-	}
-	c, err := t.straight(t.job.Proxy)
-	if err != nil {
-		return nil, err
-	}
-	t.open = append(t.open, c)
-	msg := append([]byte{5, 1, 2, 1, byte(len(t.job.User))}, t.job.User...)
-	msg = append(append(msg, byte(len(t.job.Pass))), t.job.Pass...)
-	msg = append(append(append(msg, 5, 1, 0, 3, byte(len(host))), host...), byte(n>>8), byte(n))
-	if _, err := c.Write(msg); err != nil {
-		return nil, err
-	}
-	var head [2 + 2 + 10]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
-		return nil, err
-	}
-	if head[5] != 0 {
-		return nil, &notFound{fmt.Sprint("socks ", head[5])}
-	}
-	return c, nil
-}
-
 type buffered struct {
 	net.Conn
 	r *bufio.Reader
@@ -235,7 +181,7 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-func (b *buffered) CloseWrite() error { return b.Conn.(*net.TCPConn).CloseWrite() }
+func (b *buffered) CloseWrite() error { return b.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 func (t *talk) write(data []byte) said {
 	_, err := t.conn.Write(data)
