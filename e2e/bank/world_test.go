@@ -224,11 +224,11 @@ func (d decision) String() string {
 // everything before it is there.
 func (b *box) decisions() []decision {
 	b.w.t.Helper()
-	fence := fmt.Sprintf("fence-%d.invalid.test", time.Now().UnixNano())
+	fence := fmt.Sprintf("fence-%d.localhost", time.Now().UnixNano()) // which the floor denies, whatever the policy
 	if b.http == nil {
 		b.exec(20, "nslookup", "-type=a", fence)
 	} else {
-		b.says(3000, map[string]any{"connect": fence + ":443"})
+		b.says(3000, map[string]any{"ask": map[string]any{"to": fence + ":443"}})
 	}
 	var all []decision
 	err := lab.Await(20*time.Second, "the record of "+fence, func() bool {
