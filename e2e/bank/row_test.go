@@ -232,7 +232,7 @@ func (r *row) plays(available []string) []*play {
 func (a *ask) kase(paths []string) kase {
 	c := kase{Name: "asked for plainly", Want: a.Want, Reason: a.Reason}
 	if c.Want == "" {
-		c.Want = "nxdomain|403|reset|alert.*"
+		c.Want = "nxdomain|403|reset|alert.*|socks 2"
 	}
 	if c.Reason == "" {
 		c.Reason = "no_rule|rule_denied"
