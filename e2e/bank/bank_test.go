@@ -160,17 +160,28 @@ func printTable(all []*verdict) {
 	out.Flush()
 }
 
-// TestRowsAreWhole: every id is there once, and the sender understands every step.
+// without are the numbers between the first and the last that stand for nothing, or for what the tests about secrets show.
+var without = regexp.MustCompile(`^B(18|26|30|40|57|69|79|8[3-9]|9[0-8]|108|111)$`)
+
+// TestRowsAreWhole: every number is there once, and the sender understands every step.
 func TestRowsAreWhole(t *testing.T) {
 	rows, err := loadRows()
 	if err != nil {
 		t.Fatal(err)
 	}
+	there := map[string]bool{}
 	for _, r := range rows {
-		for _, p := range r.plays(paths) {
-			if err := understood(t, p); err != nil {
-				t.Errorf("%v: %v", p, err)
-			}
+		there[r.ID] = true
+		understood(t, r.plays(paths))
+	}
+	for n := range 115 {
+		if id := fmt.Sprintf("B%02d", n+1); there[id] == without.MatchString(id) {
+			t.Errorf("row %s is there: %v", id, there[id])
+		}
+	}
+	for n := range 6 {
+		if id := fmt.Sprintf("X%02d", n+1); !there[id] {
+			t.Errorf("row %s is not there", id)
 		}
 	}
 }
