@@ -45,6 +45,9 @@ func TestFirstVersionIsBroughtUpToDate(t *testing.T) {
 			if b, err := st.Sandbox(t.Context(), "org_old", "sbx_list"); err != nil || string(b.Own) != `{"rules":[]}` || b.OwnVersion != 1 {
 				t.Errorf("a sandbox with a list of its own: %s version %d, %v", b.Own, b.OwnVersion, err)
 			}
+			if p, err := st.Policy(t.Context(), "org_old", "web"); err != nil || p.Version != 3 || p.Source != "" || p.Restored != 0 {
+				t.Errorf("a policy: %+v, %v", p, err)
+			}
 			if b, err := st.Sandbox(t.Context(), "org_old", "sbx_none"); err != nil || b.Own != nil || b.OwnVersion != 0 {
 				t.Errorf("a sandbox without one: %s version %d, %v", b.Own, b.OwnVersion, err)
 			}
@@ -72,6 +75,8 @@ func old(t *testing.T, driver, dsn string, dialect goose.Dialect, files fs.FS) {
 		`INSERT INTO orgs (id, slug, name, plan, created_at) VALUES ('org_old', 'old', 'old', 'free', 1)`,
 		`INSERT INTO sandboxes (id, org_id, status, spec, version, created_by, created_at, updated_at, expires_at)
 			VALUES ('sbx_list', 'org_old', 'running', '{"cpus":"1","egress":{"rules":[]}}', 1, 'x', 1, 1, 1), ('sbx_none', 'org_old', 'running', '{"cpus":"1"}', 1, 'x', 1, 1, 1)`,
+		`INSERT INTO policies (org_id, name, id, version, updated_at) VALUES ('org_old', 'web', 'pol_1', 3, 1)`,
+		`INSERT INTO policy_versions (org_id, name, version, document, created_by, created_at) VALUES ('org_old', 'web', 3, '{"rules":[]}', 'x', 1)`,
 		`INSERT INTO decisions (id, org_id, seq, time, sandbox_id, verdict, host, closed, body) VALUES
 			('dec_1', 'org_old', 1, 1, 'sbx_list', 'deny', 'a.test', 0, '{"rule_layer":"policy:web","policy_version":3}'),
 			('dec_2', 'org_old', 2, 2, 'sbx_list', 'deny', 'a.test', 0, '{"rule_layer":"floor","policy_version":0}')`,

@@ -68,12 +68,12 @@ func (tx *Tx) PutPolicyFrom(ctx context.Context, name string, document json.RawM
 	p.Version = last + 1
 	if known {
 		var res sql.Result
-		res, err = tx.q.ExecContext(ctx, `UPDATE policies SET version = $4, deleted = 0, updated_at = $5 WHERE org_id = $1 AND name = $2 AND version = $3`,
-			tx.Org(), name, last, p.Version, micros(tx.now))
+		res, err = tx.q.ExecContext(ctx, `UPDATE policies SET version = $4, deleted = 0, updated_at = $5, bytes = $6 WHERE org_id = $1 AND name = $2 AND version = $3`,
+			tx.Org(), name, last, p.Version, micros(tx.now), len(document))
 		err = one(res, err, ErrVersion)
 	} else {
-		_, err = tx.q.ExecContext(ctx, `INSERT INTO policies (org_id, name, id, version, updated_at) VALUES ($1, $2, $3, $4, $5)`,
-			tx.Org(), name, p.ID, p.Version, micros(tx.now))
+		_, err = tx.q.ExecContext(ctx, `INSERT INTO policies (org_id, name, id, version, updated_at, bytes) VALUES ($1, $2, $3, $4, $5, $6)`,
+			tx.Org(), name, p.ID, p.Version, micros(tx.now), len(document))
 	}
 	if err != nil {
 		return Policy{}, wrap(err, "storing policy %q", name)
@@ -93,8 +93,7 @@ func (tx *Tx) PutPolicyFrom(ctx context.Context, name string, document json.RawM
 // policiesBounded refuses what is more than the org's share.
 func (tx *Tx) policiesBounded(ctx context.Context, name string) error {
 	var all, count int64
-	err := tx.q.QueryRowContext(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(v.document)), 0), count(*) FROM policies p
-		JOIN policy_versions v ON v.org_id = p.org_id AND v.name = p.name AND v.version = p.version WHERE p.org_id = $1 AND p.deleted = 0`, tx.Org()).Scan(&all, &count)
+	err := tx.q.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes), 0), count(*) FROM policies WHERE org_id = $1 AND deleted = 0`, tx.Org()).Scan(&all, &count)
 	if err == nil && (all > PolicyBytes || count > PolicyCount) {
 		err = ErrLimit
 	}

@@ -6,6 +6,10 @@ UPDATE sandboxes SET own = json_extract(spec, '$.egress'), own_version = 1 WHERE
 ALTER TABLE policy_versions ADD COLUMN source TEXT NOT NULL DEFAULT '';
 ALTER TABLE policy_versions ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
 
+ALTER TABLE policies ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE policies SET bytes = COALESCE((SELECT OCTET_LENGTH(v.document) FROM policy_versions v
+    WHERE v.org_id = policies.org_id AND v.name = policies.name AND v.version = policies.version), 0);
+
 CREATE TABLE policy_uses (
     org_id  TEXT NOT NULL REFERENCES orgs (id),
     name    TEXT NOT NULL,
