@@ -74,9 +74,9 @@ type Config struct {
 	Coalesce      time.Duration    // how long the same verdict on the same name isn't recorded again; default 10 s
 	RecordTimeout time.Duration    // default 2 s; then SERVFAIL
 	InFlight      int              // queries of one sandbox at a time; default 64, beyond: REFUSED
-	AllInFlight   int              // UDP queries of all sandboxes at a time; default 2048, beyond: not answered
+	AllInFlight   int              // UDP queries of all sandboxes at a time, of one org half; default 4096, beyond: not answered
 	TCPConns      int              // TCP connections of one sandbox; default 8, beyond: closed
-	AllTCPConns   int              // TCP connections of all sandboxes; default 1024
+	AllTCPConns   int              // TCP connections of all sandboxes, of one org half; default 1024
 	TCPIdle       time.Duration    // how long the next whole query on a TCP connection may take; default 10 s
 	Log           *slog.Logger     // default none
 	Now           func() time.Time // default time.Now
@@ -107,7 +107,7 @@ func (c Config) withDefaults() (Config, error) {
 	number(&c.WildcardBytes, 16<<10)
 	number(&c.NameBytes, 256<<10)
 	number(&c.InFlight, 64)
-	number(&c.AllInFlight, 2048)
+	number(&c.AllInFlight, 4096)
 	number(&c.TCPConns, 8)
 	number(&c.AllTCPConns, 1024)
 	span := func(d *time.Duration, v time.Duration) {

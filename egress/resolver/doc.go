@@ -29,6 +29,7 @@
 //   - ER-10: a name is looked up only after it was allowed and recorded, and only where a rule says dns: real (TestNothingLeavesForDeniedNames).
 //   - ER-11: a real address is given out only if floor and rules let it pass (TestRealAnswersAreJudged).
 //   - ER-12: a real address stands for the names that this incarnation was given it for, until a while after its TTL (TestPinsAreOfOneSandboxAndEnd).
+//   - ER-40: what is answered at a time is divided between orgs (TestTCPIsSharedBetweenOrgs).
 //   - ER-13: names below a wildcard, their bytes, and lookups are bounded per sandbox (TestWildcardBudget, TestLookupBudget).
 //
 // # Not here

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/fair"
 )
 
 // A Server answers the queries of sandboxes. It is safe for concurrent use.
@@ -17,8 +18,8 @@ type Server struct {
 	cfg      Config
 	complain rate.Sometimes
 	stats    stats
-	slots    chan struct{} // one per UDP query under way
-	tcpSlots chan struct{}
+	slots    *fair.Share // one per UDP query under way; no org has more than it leaves for others
+	tcpSlots *fair.Share
 
 	mu    sync.Mutex
 	boxes map[tableKey]*box
@@ -42,7 +43,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{cfg: cfg, complain: rate.Sometimes{Interval: 10 * time.Second}, boxes: make(map[tableKey]*box),
-		slots: make(chan struct{}, cfg.AllInFlight), tcpSlots: make(chan struct{}, cfg.AllTCPConns)}, nil
+		slots: fair.New(cfg.AllInFlight), tcpSlots: fair.New(cfg.AllTCPConns)}, nil
 }
 
 // Stats reads the totals.

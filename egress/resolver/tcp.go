@@ -51,13 +51,11 @@ func (s *Server) connection(ctx context.Context, open *sync.WaitGroup, c net.Con
 		s.stats.unknown.Add(1)
 		return
 	}
-	select {
-	case s.tcpSlots <- struct{}{}:
-		defer func() { <-s.tcpSlots }()
-	default:
+	if !s.tcpSlots.Take(b.Org, 1) {
 		s.stats.dropped.Add(1)
 		return
 	}
+	defer s.tcpSlots.Give(b.Org, 1)
 	x := s.box(b)
 	if !x.enter(&x.conns, s.cfg.TCPConns) {
 		s.stats.dropped.Add(1)

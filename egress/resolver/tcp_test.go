@@ -9,6 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/egress/resolver"
 )
 
@@ -83,6 +84,30 @@ func TestTCPIsBounded(t *testing.T) {
 	long.Write([]byte{0xff, 0xff})
 	if _, err := long.Read(make([]byte, 1)); err == nil {
 		t.Error("a query of 64 KiB is awaited")
+	}
+}
+
+// One org's connections leave room for another's, however many sandboxes it has.
+func TestTCPIsSharedBetweenOrgs(t *testing.T) {
+	w := newWorld(t, resolver.Config{AllTCPConns: 4, TCPConns: 4}, resolver.NamesConfig{})
+	w.serve(t)
+	answered := func(b egress.Binding) bool {
+		t.Helper()
+		c := &dns.Conn{Conn: w.dial(t, "tcp", b.Addr)}
+		if err := c.WriteMsg(question("good.test.", dns.TypeA)); err != nil {
+			return false
+		}
+		r, err := c.ReadMsg()
+		return err == nil && address(r).IsValid()
+	}
+	if !answered(boxA) || !answered(boxA) {
+		t.Fatal("not even half")
+	}
+	if answered(boxA) {
+		t.Error("one org has more than it leaves")
+	}
+	if !answered(boxB) {
+		t.Error("another org finds nothing")
 	}
 }
 

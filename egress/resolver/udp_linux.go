@@ -42,9 +42,7 @@ func (s *Server) serveUDP(ctx context.Context, u *net.UDPConn) error {
 			packets.Put(buf)
 			continue
 		}
-		select {
-		case s.slots <- struct{}{}:
-		default:
+		if !s.slots.Take(b.Org, 1) {
 			s.stats.dropped.Add(1)
 			packets.Put(buf)
 			continue
@@ -56,7 +54,7 @@ func (s *Server) serveUDP(ctx context.Context, u *net.UDPConn) error {
 
 func (s *Server) packet(ctx context.Context, under *sync.WaitGroup, u *net.UDPConn, b egress.Binding, buf *[maxQuery + 1]byte, n int, from netip.AddrPort, asked netip.Addr) {
 	defer under.Done()
-	defer func() { <-s.slots }()
+	defer s.slots.Give(b.Org, 1)
 	defer packets.Put(buf)
 	x := s.box(b)
 	var r []byte

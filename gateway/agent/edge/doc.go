@@ -13,6 +13,7 @@
 //   - AE-6: a sandbox can't leave the record by using up its budget (TestBestEffortDoesNotCoverABudget).
 //   - AE-7: what an org does not want of a path is cut off before anything is written (TestPathIsCutBeforeTheSpool).
 //   - AE-20: what was counted of an org's quota outlives the process, and is told to control as one count however often (TestCountOutlivesTheProcess, TestCountIsToldOnce).
+//   - AE-22: an org's connections beyond its share of the process's descriptors are refused with a record; what is given back is used again, also after there were none at all (TestFewDescriptors, TestNoDescriptors).
 //   - AE-21: a quota holds without control, by what was used here and elsewhere in its month (TestQuotaHoldsWithoutControl).
 //
 // # Not here

@@ -156,7 +156,7 @@ type process struct {
 	log        string
 }
 
-func startProcess(t *testing.T, w *town, dir string) *process {
+func startProcess(t *testing.T, w *town, dir string, change ...func(*exec.Cmd)) *process {
 	t.Helper()
 	mine, theirs, err := link.Pair()
 	if err != nil {
@@ -174,6 +174,9 @@ func startProcess(t *testing.T, w *town, dir string) *process {
 	}
 	defer stderr.Close()
 	p.cmd.Env, p.cmd.ExtraFiles, p.cmd.Stderr = []string{}, []*os.File{theirs}, stderr
+	for _, f := range change {
+		f(p.cmd)
+	}
 	if err := spawn.Start(p.cmd, spawn.Rights{UID: edgeUID, GID: edgeUID, Netns: w.ns}); err != nil {
 		t.Fatal(err)
 	}
