@@ -119,6 +119,8 @@ func (r *reader) read(part string) {
 				want = "example.com"
 			case strings.Contains(line, " probe"):
 				want = " 0 got out"
+			case strings.Contains(line, " attach -- curl "):
+				denied, want = true, "denied example.org"
 			case strings.Contains(line, " -- curl "):
 				want = "Bearer not-a-real-key"
 			case strings.Contains(line, " -- env"):

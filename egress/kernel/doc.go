@@ -32,6 +32,7 @@
 //   - EK-7: nothing in the table tracks connections, and none is tracked (TestNothingIsTracked).
 //   - EK-8: what was written is read back and compared; a difference or a foreign table is an error (TestCheckNamesWhatDiffers).
 //   - EK-9: the edge's uid reaches no local address, no hard range of the floor and no extra range; nobody else is touched (TestWallStopsOneUID).
+//   - EK-11: from the ports of doors the edge's uid may answer whoever called, on lo too, and begin nothing (TestWallLetsDoorsAnswer).
 //   - EK-10: a process inside the edge netns cannot reach the listeners there (TestInwardCannotReachTheListeners).
 //
 // # Not here

@@ -16,6 +16,8 @@
 //   - SB-4: another org's sandbox is not found, whatever is asked of it (TestAnotherOrgsSandboxIsNotFound).
 //   - SB-5: a sandbox on the node without a live row is deleted (TestReconcileDeletesOrphans).
 //   - SB-6: what a row says of sleep is what the node says, not what an event or an older row does (TestLateWordOfAWakeIsNotBelieved).
+//   - SB-8: an attached sandbox ends when its time is up, though no node watches over it (TestOverdueAttachedEnds).
+//   - SB-9: an attached sandbox that is told to end, or has ended, is none to the edges any more (TestAttachedNeedsNoNode, TestOverdueAttachedEnds).
 //   - SB-7: each change of a row is made known at once, so that ingress follows it (TestEachChangeIsPublished).
 //
 // # Not here

@@ -10,6 +10,7 @@
 //
 //   - SV-1: a listener of a process that is gone is closed everywhere, so that connects are refused (TestListenerOfADeadProcessRefuses).
 //   - SV-2: edge, inward, control and ingress run without capabilities, under a uid of their own, with no_new_privs (TestProcessesHaveOnlyTheirRights in e2e).
+//   - SV-5: a listener for the edge was made in the edge's name, so that the wall around the edge's uid holds for it, whatever is made of it (TestDoorListenerIsTheEdges).
 //   - SV-4: a link that breaks between two living processes is made again (TestLivingProcessesAreLinkedAgain).
 //   - SV-3: a second supervisor can't take a state directory that is in use (TestStateDirectoryHasOneOwner).
 //

@@ -15,6 +15,8 @@
 //   - AE-20: what was counted of an org's quota outlives the process, and is told to control as one count however often (TestCountOutlivesTheProcess, TestCountIsToldOnce).
 //   - AE-22: an org's connections beyond its share of the process's descriptors are refused with a record; what is given back is used again, also after there were none at all (TestFewDescriptors, TestNoDescriptors).
 //   - AE-21: a quota holds without control, by what was used here and elsewhere in its month (TestQuotaHoldsWithoutControl).
+//   - AE-40: an attached sandbox that the policy no longer has is cut off at once: its socket, its connections (TestDetachedSandboxIsCutOff).
+//   - AE-41: a door on the network takes what a key of the sandbox's org signed that control feeds now, and nothing else (TestNetworkDoorAsksForTheCredential).
 //
 // # Not here
 //

@@ -30,6 +30,8 @@ var runBy = map[string]string{
 	"bin/portreeve run --template base -- curl -sS https://postman-echo.com/headers": "e2e TestReadme",
 	"bin/portreeve run --template base -- env":                                       "e2e TestReadme",
 
+	"bin/portreeve attach -- curl -sS https://example.org/": "e2e TestReadme",
+
 	"bin/portreeve sandbox create --template tiny":                                      "e2e TestReadme",
 	"bin/portreeve sandbox exec sbx_… -- sh -c 'echo hello >index.html; httpd -p 8000'": "e2e TestReadme",
 	"bin/portreeve tunnel open 8000":                                                    "e2e TestReadme",
