@@ -60,7 +60,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := admit(c.ctx, c.keeper, r.Header["Proxy-Authorization"])
 	if a.Reason != "" {
-		refusal := plainRefusal(http.StatusProxyAuthRequired, a.Reason, "")
+		status := http.StatusProxyAuthRequired
+		if a.Reason == policies.ReasonUnbound {
+			status = http.StatusServiceUnavailable // its own socket, but it isn't there, or not yet
+		}
+		refusal := plainRefusal(status, a.Reason, "")
 		if a.Record {
 			refusal = s.cfg.Proxy.RefuseDoor(c.ctx, a.Binding, asked(r), a.Reason, "")
 		} else {

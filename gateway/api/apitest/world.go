@@ -57,7 +57,7 @@ func New(t testing.TB, change ...func(*api.Config)) *World {
 	t.Cleanup(func() { st.Close() })
 	w := &World{T: t, Store: st, Runner: NewRunner(), Guest: &Guest{Root: t.TempDir()}, Feed: &Feed{}, Routes: &Feed{}, Log: &Log{}}
 	log := slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.Sandboxes, err = sandboxes.New(sandboxes.Config{Store: st, Runner: w.Runner, Guest: w.Guest, Feed: w.Feed, Log: log})
+	w.Sandboxes, err = sandboxes.New(sandboxes.Config{Store: st, Runner: w.Runner, Guest: w.Guest, Feed: w.Feed, Sockets: sockets{}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,8 @@ func Run(t *testing.T, open Open, only ...string) {
 		"SandboxesChangeTheirPolicy":    sandboxesChangeTheirPolicy,
 		"VersionsAreListed":             versionsAreListed,
 		"OldVersionsAreForgotten":       oldVersionsAreForgotten,
+		"DoorKeysAreRotated":            doorKeysAreRotated,
+		"AttachedSandboxesEnd":          attachedSandboxesEnd,
 		"SecretsAreBounded":             secretsAreBounded,
 		"RequestsAreKept":               requestsAreKept,
 		"RequestLimitsHoldInParallel":   requestLimitsHoldInParallel,
