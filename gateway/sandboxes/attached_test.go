@@ -107,7 +107,11 @@ func TestAttachedNeedsNoNode(t *testing.T) {
 	if log := w.Runner.Log()[before:]; slices.ContainsFunc(log, func(l string) bool { return l != "list" }) {
 		t.Errorf("the node was told: %v", log)
 	}
-	if _, err := w.Sandboxes.Create(t.Context(), w.by, attachedOrder); !errors.Is(err, sandboxes.ErrAttached) {
+	without, err := sandboxes.New(sandboxes.Config{Store: w.Store, Runner: w.Runner, Guest: w.Guest, Feed: w.Feed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := without.Create(t.Context(), w.by, attachedOrder); !errors.Is(err, sandboxes.ErrAttached) {
 		t.Errorf("where nothing can be attached: %v", err)
 	}
 }
