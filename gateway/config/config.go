@@ -36,8 +36,10 @@ type Egress struct {
 	UpstreamCA     []string         `yaml:"upstream_ca"`     // PEM files trusted for upstreams beside the machine's roots
 	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
 	SyntheticRange string           `yaml:"synthetic_range"` // addresses that stand for names; default 198.18.0.0/15
-	Doors          Doors            `yaml:"doors"`           // ways in from the network, for sandboxes that others run; default: none
-	Limits         EgressLimits     `yaml:"limits"`          // of each org; an org may set lower ones for itself
+	// Pass hellos that may hide another server name than the one that was judged to every server, also to those that read hidden names; default false.
+	AllowHiddenNames bool         `yaml:"allow_hidden_names"`
+	Doors            Doors        `yaml:"doors"`  // ways in from the network, for sandboxes that others run; default: none
+	Limits           EgressLimits `yaml:"limits"` // of each org; an org may set lower ones for itself
 }
 
 // EgressLimits bound what one org moves, and how many connections it has. Quantities of bytes are like 512Ki, 10Mi or 2Ti; none is

@@ -56,6 +56,7 @@ type EdgeStart struct {
 	Hard        []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
 	Synthetic   netip.Prefix   `json:"synthetic"`
 	Limits      EdgeLimits     `json:"limits"`
+	HiddenNames bool           `json:"hidden_names"` // hellos that may hide a name pass to every server
 	Doors       EdgeDoors      `json:"doors,omitzero"`
 	Uncaged     bool           `json:"uncaged"` // the kernel has no Landlock and the admin said to go on
 }

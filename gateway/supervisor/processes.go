@@ -117,7 +117,7 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 		Hard: settings.HardRanges(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
 		Limits: role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox,
 			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},
-		Uncaged: settings.Nodes.WithoutLandlock,
+		HiddenNames: settings.Egress.AllowHiddenNames, Uncaged: settings.Nodes.WithoutLandlock,
 	}
 	for _, path := range settings.Egress.UpstreamCA {
 		pem, err := os.ReadFile(path)
