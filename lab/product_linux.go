@@ -154,10 +154,10 @@ func (l *Lab) config(o ProductOptions) string {
 			fmt.Fprintf(&b, "    - {cidr: %q, ports: [7, 22, 25, 53, 80, 443, 5432, 8080]}\n", cidr)
 		}
 	}
+	b.WriteString(o.Config) // first what may go on about egress
 	if !strings.Contains(o.Config, "canary:") {
 		b.WriteString("canary: {every: 0s}\n") // its sandboxes would be in what tests count
 	}
-	b.WriteString(o.Config)
 	return b.String()
 }
 
