@@ -1,6 +1,8 @@
 package bank
 
 import (
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -59,10 +61,29 @@ func (w *world) hosts() {
 	w.serve(":8080", w.certificate(names...), w.web())
 	w.serve(":80", nil, w.web())
 	w.serveBadFrames(":5432", w.certificate("badh2.test"))
+	w.lab.DNS.Set("hidden.test", lab.At(w.lab.Addr("wrongname.test")))
+	reads := w.certificate("hidden.test")
+	reads.EncryptedClientHelloKeys = []tls.EncryptedClientHelloKey{hiddenNames(w.t, "hidden.test")}
+	w.serveAt(w.lab.Addr("wrongname.test").String()+":8080", reads, w.web())
 }
 
 func odd(addr netip.Addr, o lab.Odd) lab.Record {
 	return lab.Record{Answers: [][]netip.Addr{{addr}}, TTL: 30, Odd: o}
+}
+
+// hiddenNames is a key with which a server reads encrypted hellos under a public name.
+func hiddenNames(t *testing.T, public string) tls.EncryptedClientHelloKey {
+	t.Helper()
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub := key.PublicKey().Bytes()
+	body := append([]byte{7, 0, 0x20, 0, byte(len(pub))}, pub...)
+	body = append(body, 0, 4, 0, 1, 0, 1, 32, byte(len(public)))
+	body = append(append(body, public...), 0, 0)
+	config := append([]byte{0xfe, 0x0d, 0, byte(len(body))}, body...)
+	return tls.EncryptedClientHelloKey{Config: config, PrivateKey: key.Bytes(), SendAsRetry: true}
 }
 
 // web is the lab's web server with what only rows ask for before it.
@@ -89,7 +110,12 @@ func (w *world) certificate(names ...string) *tls.Config {
 // serve runs a web server on a port of the lab's address for plain services.
 func (w *world) serve(port string, config *tls.Config, h http.Handler) {
 	w.t.Helper()
-	l, err := w.lab.Net.Listen("tcp", w.lab.TCP.Addr.String()+port)
+	w.serveAt(w.lab.TCP.Addr.String()+port, config, h)
+}
+
+func (w *world) serveAt(at string, config *tls.Config, h http.Handler) {
+	w.t.Helper()
+	l, err := w.lab.Net.Listen("tcp", at)
 	if err != nil {
 		w.t.Fatal(err)
 	}
