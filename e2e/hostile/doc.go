@@ -10,6 +10,8 @@
 //	hostile hold NAME:PORT                       connects to an echo and prints how long it was until the other side ended it
 //	hostile drain NAME:PORT SNI HOST PATH FILE   downloads over TLS, at some 2 MiB/s; the file says how many bytes came so far, and
 //	                                             why it ended
+//	hostile pace COUNT EVERY NAME PATH           asks for a page again and again at that pace, prints how many came and how late
+//	hostile flood SECONDS NAME OTHER             does at once all that costs the other side something: NAME is allowed, OTHER is not
 //	hostile resolve NAME                         prints the address that the name is given
 //	hostile dns SERVER NAME                      asks a server of its choice
 //	hostile opened SCRIPT                        says the requests of a script on one TLS connection, verified, and prints the answers

@@ -44,6 +44,10 @@ func run(args []string) (string, error) {
 		return hold(args[0])
 	case verb == "drain" && len(args) == 5:
 		return drain(args[0], args[1], args[2], args[3], args[4])
+	case verb == "pace" && len(args) == 4:
+		return pace(args[0], args[1], args[2], args[3])
+	case verb == "flood" && len(args) == 3:
+		return flood(args[0], args[1], args[2])
 	case verb == "resolve" && len(args) == 1:
 		return resolve(args[0])
 	case verb == "dns" && len(args) == 2:
