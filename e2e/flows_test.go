@@ -125,7 +125,7 @@ func TestKilledFlowEndsAndItsNeighbourGoesOn(t *testing.T) {
 	}
 	n, _ := other.drained("theirs")
 	other.goesOn("the other sandbox's download", "theirs", n)
-	if r := p.CLI("audit"); r.Code != 0 || strings.Count(r.Stdout, "flow.kill") != 2 || !strings.Contains(r.Stdout, passed.ID) {
+	if r := p.CLI("audit", "--action", "flow.kill"); r.Code != 0 || strings.Count(r.Stdout, "flow.kill") != 2 || !strings.Contains(r.Stdout, passed.ID) {
 		t.Errorf("the audit log: %v", r)
 	}
 	// A policy that changes, and a rule that ends by itself, end what lived by them and nothing else.
