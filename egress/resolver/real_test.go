@@ -54,6 +54,13 @@ func (o *outside) lookup(_ context.Context, q resolver.Question) ([]netip.Addr, 
 	return out, o.ttl, nil
 }
 
+// set changes what is outside.
+func (o *outside) set(change func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change()
+}
+
 func (o *outside) names() (names []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +91,7 @@ func newRealWorld(t testing.TB, cfg resolver.Config) (*world, *outside) {
 	o.fail["closed.test"] = &resolver.RefusedError{Verdict: policies.Verdict{Reason: policies.ReasonFloorSoft, Layer: policies.FloorLayer}, Addr: netip.MustParseAddr("10.0.0.5")}
 	cfg.Lookup = o.lookup
 	w := newWorld(t, cfg, resolver.NamesConfig{})
-	o.lines = w.recorder
+	o.set(func() { o.lines = w.recorder })
 	w.source.set(snapshot(t, realPolicy), 7, nil)
 	w.serve(t)
 	return w, o
@@ -103,7 +110,7 @@ func answered(r *dns.Msg) (out []netip.Addr) {
 func TestRealAnswers(t *testing.T) {
 	w, o := newRealWorld(t, resolver.Config{})
 	for _, tt := range []struct{ lasts, ttl time.Duration }{{30 * time.Second, 30 * time.Second}, {0, 5 * time.Second}, {time.Hour, time.Minute}} {
-		o.ttl = tt.lasts
+		o.set(func() { o.ttl = tt.lasts })
 		r := w.ask(t, boxA.Addr, question("real.test.", dns.TypeA))
 		if got := answered(r); !slices.Equal(got, addrs("203.0.113.1", "203.0.113.2")) || time.Duration(r.Answer[0].Header().Ttl)*time.Second != tt.ttl {
 			t.Errorf("lasts %v: %v", tt.lasts, r)
@@ -127,7 +134,9 @@ func TestRealAnswers(t *testing.T) {
 	}
 	// A great many addresses are cut, so that they fit.
 	for i := range 40 {
-		o.addrs["x.open.test"] = append(o.addrs["x.open.test"], netip.AddrFrom4([4]byte{203, 0, 113, byte(100 + i)}))
+		o.set(func() {
+			o.addrs["x.open.test"] = append(o.addrs["x.open.test"], netip.AddrFrom4([4]byte{203, 0, 113, byte(100 + i)}))
+		})
 	}
 	if got := answered(w.ask(t, boxA.Addr, question("x.open.test.", dns.TypeA))); len(got) != 8 {
 		t.Errorf("%d addresses", len(got))
@@ -152,9 +161,12 @@ func TestNothingLeavesForDeniedNames(t *testing.T) {
 		t.Fatalf("looked up: %v", names)
 	}
 	w.recorder.take()
-	if got := answered(w.ask(t, boxA.Addr, question("real.test.", dns.TypeA))); len(got) != 2 || !slices.Equal(o.at, []int{1}) {
-		t.Errorf("the allowed twin: %v, with %v decisions before it left", got, o.at)
-	}
+	got := answered(w.ask(t, boxA.Addr, question("real.test.", dns.TypeA)))
+	o.set(func() {
+		if len(got) != 2 || !slices.Equal(o.at, []int{1}) {
+			t.Errorf("the allowed twin: %v, with %v decisions before it left", got, o.at)
+		}
+	})
 }
 
 func TestRealAnswersAreJudged(t *testing.T) {
@@ -173,7 +185,8 @@ func TestRealAnswersAreJudged(t *testing.T) {
 		}
 	}
 	// The questions that go along know the rules.
-	q := o.asked[0]
+	var q resolver.Question
+	o.set(func() { q = o.asked[0] })
 	if q.Org != "org_a" || !q.Named || q.Alias("not.open.test").Allowed() || !q.Alias("any.other.test").Allowed() {
 		t.Errorf("asked %+v", q)
 	}
@@ -236,7 +249,7 @@ func TestWildcardBudget(t *testing.T) {
 	for _, zone := range []string{"open.test", "wild.test"} { // looked up, and answered with synthetic addresses
 		w, o := newRealWorld(t, resolver.Config{WildcardNames: 20})
 		for i := range 40 {
-			o.addrs[fmt.Sprint("n", i, ".", zone)] = addrs("203.0.113.9")
+			o.set(func() { o.addrs[fmt.Sprint("n", i, ".", zone)] = addrs("203.0.113.9") })
 			r := w.ask(t, boxA.Addr, question(fmt.Sprint("n", i, ".", zone, "."), dns.TypeA))
 			if i < 20 && len(answered(r)) != 1 {
 				t.Fatalf("within the budget: %v", r)
