@@ -39,6 +39,7 @@ func (a *app) decisions() *cobra.Command {
 	c.Flags().DurationVar(&f.since, "since", 0, "not older than this, like 1h")
 	c.Flags().IntVar(&f.limit, "limit", 50, "at most so many")
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new ones as they come")
+	c.AddCommand(a.decisionHealth(), a.decisionSettings())
 	return c
 }
 
@@ -70,6 +71,7 @@ func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionF
 			rows = append(rows, row(d))
 		}
 		a.table(rows)
+		a.warnOfLoss(page)
 	})
 }
 
@@ -88,29 +90,10 @@ func destination(d client.Decision) string {
 	if d.Method != "" {
 		to = d.Method + " " + to + d.Path
 	}
-	return to
-}
-
-func (a *app) followDecisions(ctx context.Context, api *client.Client, f decisionFlags) error {
-	f.limit = 0
-	err := api.Events(ctx, http.MethodGet, "/decisions/stream"+f.query(), nil, func(e client.Event) error {
-		if a.output == "json" {
-			_, err := fmt.Fprintln(a.out, e.Data)
-			return err
-		}
-		var d client.Decision
-		if err := json.Unmarshal([]byte(e.Data), &d); err != nil {
-			return err
-		}
-		if !d.Closed {
-			a.table([][]string{row(d)})
-		}
-		return nil
-	})
-	if ctx.Err() != nil {
-		return nil // Ctrl-C is how one leaves
+	if d.Count > 1 {
+		to += fmt.Sprintf(" (%d times)", d.Count)
 	}
-	return err
+	return to
 }
 
 // tellDenials says what a sandbox was refused, and the command that would change it.

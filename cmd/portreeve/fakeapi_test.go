@@ -89,6 +89,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, ok := f.replies[what]
 	f.mu.Unlock()
 	switch {
+	case r.Header.Get("Last-Event-ID") != "": // whoever comes back to a stream is sent away, and so ends
+		f.note(what+" after", r.Header.Get("Last-Event-ID"))
+		f.say(w, reply{status: http.StatusUnauthorized, body: `{"code":"unauthorized","title":"gone"}`})
 	case r.Header.Get("Authorization") != "ApiKey "+testKey:
 		http.Error(w, "the key is missing", http.StatusUnauthorized)
 	case !ok:

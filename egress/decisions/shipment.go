@@ -13,6 +13,9 @@ type Shipment struct {
 	Error string              `json:"error,omitempty"` // why nothing is recorded: spool_unusable, spool_moved
 }
 
+// EdgeDied is the error of a flow whose edge died: how it ended, nobody knows.
+const EdgeDied = "edge_died"
+
 // An OrgState is what a spool says of one org.
 type OrgState struct {
 	Upto     uint64 `json:"upto"`     // every number up to here was sent with a row, now or before, or has none: it is lost

@@ -29,6 +29,7 @@ type decisionListOut struct {
 	Body struct {
 		Decisions  []decisions.Decision `json:"decisions" nullable:"false"`
 		NextCursor *string              `json:"next_cursor" doc:"null: there are no more."`
+		loss
 	}
 }
 
@@ -94,6 +95,9 @@ func (s *Server) listDecisions(ctx context.Context, c *caller, in *decisionListI
 		all = all[:in.Limit]
 		next := s.cursor(c.org(), question, all[len(all)-1].Place())
 		out.Body.NextCursor = &next
+	}
+	if out.Body.loss, _, err = s.lossOf(ctx, c.org()); err != nil {
+		return nil, err
 	}
 	for _, d := range all {
 		out.Body.Decisions = append(out.Body.Decisions, d.Decision)

@@ -19,6 +19,7 @@ func (s *Server) routes() {
 	s.settingsRoutes()
 	s.checkRoutes()
 	s.decisionRoutes()
+	s.recordRoutes()
 	s.allowRoutes()
 	s.auditRoutes()
 	s.secretRoutes()

@@ -20,6 +20,7 @@ type Decision struct {
 	Port      uint16    `json:"port"`
 	Method    string    `json:"method"`
 	Path      string    `json:"path"`
+	Count     uint64    `json:"count"`  // equal ones that it stands for; 0 is one
 	Closed    bool      `json:"closed"` // it tells the end of a flow, whose verdict was told before
 	Guidance  string    `json:"agent_guidance"`
 }
@@ -27,6 +28,48 @@ type Decision struct {
 // Decisions is a page of them, newest first.
 type Decisions struct {
 	Decisions []Decision `json:"decisions"`
+	Lost      uint64     `json:"lost"` // decisions that are in no list, in all
+}
+
+// A LostEvent says in a stream that something is not in it.
+type LostEvent struct {
+	Reason string `json:"reason"` // not_recorded, forgotten, reset
+	Count  uint64 `json:"count"`
+}
+
+// DecisionSettings say how decisions are recorded.
+type DecisionSettings struct {
+	Mode     string `json:"mode"`  // strict, best_effort
+	Paths    string `json:"paths"` // full, prefix, none
+	KeepDays int64  `json:"keep_days"`
+	Version  int64  `json:"version,omitempty"`
+}
+
+// DecisionHealth says whether decisions were lost.
+type DecisionHealth struct {
+	Mode            string        `json:"mode"`
+	Paths           string        `json:"paths"`
+	KeepDays        int64         `json:"keep_days"`
+	Lost            uint64        `json:"lost"`
+	Unsure          uint64        `json:"unsure"`
+	Held            int64         `json:"held"`
+	HeldBytes       int64         `json:"held_bytes"`
+	ForgottenBefore *time.Time    `json:"forgotten_before"`
+	Nodes           []SpoolHealth `json:"nodes"`
+}
+
+// SpoolHealth is that of one spool of a node.
+type SpoolHealth struct {
+	Node       string     `json:"node"`
+	State      string     `json:"state"`
+	Written    uint64     `json:"written"`
+	Shipped    uint64     `json:"shipped"`
+	Waiting    uint64     `json:"waiting"`
+	Oldest     *time.Time `json:"oldest_waiting"`
+	Bytes      int64      `json:"spool_bytes"`
+	Lost       uint64     `json:"lost"`
+	OverBudget uint64     `json:"over_budget"`
+	Unsure     uint64     `json:"unsure"`
 }
 
 // An Explained decision comes with what its reason means.

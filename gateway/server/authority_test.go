@@ -24,7 +24,7 @@ import (
 // controlIn is a control over a directory that outlives it.
 func controlIn(t *testing.T, dir string) *control {
 	t.Helper()
-	c := &control{log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
+	c := &control{life: t.Context(), log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
 	var err error
 	if c.store, c.keyring, err = openStore(t.Context(), dir); err != nil {
 		t.Fatal(err)

@@ -42,12 +42,17 @@ type control struct {
 	routes    *feed.Publisher // of tunnels, to ingress
 	api       *api.Server
 	http      *http.Server
+	hashes    []byte // from which the orgs' keys for hashes of credentials are made
 	running   sync.WaitGroup
+	life      context.Context // of the process
+
+	mu      sync.Mutex
+	settled map[string]int64 // of each spool, the life before which no flow is open
 }
 
 // Control is the life of the process.
 func Control(ctx context.Context) error {
-	c := &control{log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	c := &control{life: ctx, log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
 	c.node = &child.Sibling{Mux: link.NewMux(), Up: c.reconcile}
 	c.edge = &child.Sibling{Mux: link.NewMux()}
 	c.inward = &child.Sibling{Mux: link.NewMux()}
@@ -87,11 +92,11 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 	c.running.Go(func() { c.publisher.Run(ctx) })
 	c.running.Go(func() { c.routes.Run(ctx) })
 	c.running.Go(func() { c.endOverdue(ctx) })
-	c.running.Go(func() { c.forgetDecisions(ctx) })
 	c.running.Go(func() { c.forgetRequests(ctx) })
 	if c.canary != nil {
 		c.running.Go(func() { c.watchDenial(ctx) })
 	}
+	c.running.Go(func() { c.trimDecisions(ctx) })
 	c.running.Go(func() {
 		if err := c.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			c.log.Error("the API ended", "err", err)
@@ -105,6 +110,9 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	var err error
 	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir); err != nil {
+		return nil, err
+	}
+	if err = c.openHashKey(ctx); err != nil {
 		return nil, err
 	}
 	c.publisher = &feed.Publisher{Peer: &c.edge.Peer, Method: feed.Policies, Load: c.state, Log: c.log}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -67,8 +69,20 @@ func TestWhatIsNotStoredIsNotAcknowledged(t *testing.T) {
 	if acked, err := c.keepDecisions(t.Context(), shipment); err != nil || acked.Seq != 9 {
 		t.Fatalf("acknowledged %d, %v", acked.Seq, err)
 	}
-	c.store.Close()
-	if _, err := c.keepDecisions(t.Context(), shipment); err == nil {
-		t.Fatal("acknowledged without a store")
+	held, free := make(chan struct{}), make(chan struct{})
+	go c.store.Change(context.Background(), one, func(*store.Tx) error { // nobody else can write for as long
+		close(held)
+		<-free
+		return errors.New("that was all")
+	})
+	<-held
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := c.keepDecisions(ctx, shipment); err == nil {
+		t.Fatal("acknowledged without being stored")
+	}
+	close(free)
+	if acked, err := c.keepDecisions(t.Context(), shipment); err != nil || acked.Seq != 9 {
+		t.Fatalf("sent again, acknowledged %d, %v", acked.Seq, err)
 	}
 }

@@ -12,6 +12,10 @@
 //   - GS-4: a tunnel ends with its sandbox at the latest; of one that is gone ingress has no token (TestTunnelEndsWithItsSandbox).
 //   - GS-5: a secret's value leaves control only with a grant, and only under its own org (TestSecretWithoutAGrantStays).
 //   - GS-6: what is not stored is not acknowledged, so that the edge keeps it (TestWhatIsNotStoredIsNotAcknowledged).
+//   - GS-30: a spool that is an older copy of itself goes on behind every number that may have been drawn (TestOlderCopyOfASpoolLeavesNumbersOut).
+//   - GS-31: the key under which an org's foreign credentials are hashed is its own, and stays (TestHashKeysAreOfOneOrg).
+//   - GS-32: the decisions of an org, and of all, take no more room than they may; the largest give first (TestDecisionsKeepToTheirBudgets).
+//   - GS-33: flows of an edge that died are closed, once all that it recorded is here (TestFlowsOfADeadEdgeAreClosed).
 //   - GS-8: what is meant for a tunnel never reaches the API (TestTunnelHostsNeverReachTheAPI).
 //   - GS-9: an org's authority is made once, and its sealed key opens for that org only (TestAuthorityIsMadeOnce, TestAuthorityOpensOnlyForItsOrg).
 //   - GS-10: the keys of ingress are stored sealed, each under its name, and are the same after a restart (TestTunnelKeysStay).

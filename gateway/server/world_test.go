@@ -21,7 +21,7 @@ const patience = processtest.Patience
 // newControl is a control with a store, but no listener.
 func newControl(t *testing.T) (*control, storetest.World) {
 	t.Helper()
-	c := &control{log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
+	c := &control{life: t.Context(), log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
 	w := storetest.NewWorld(t, func(t *testing.T, _ store.Options) *store.Store {
 		var err error
 		if c.store, c.keyring, err = openStore(t.Context(), t.TempDir()); err != nil {

@@ -22,6 +22,7 @@ type OrgPolicies struct {
 	DoorKeys  []DoorKey
 	Limits    OrgLimits
 	Sandboxes []SandboxPolicy
+	Decisions DecisionSettings // how they are recorded
 }
 
 // A SandboxPolicy says which named policy a live sandbox has; "" is the ceiling alone.
@@ -63,8 +64,16 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 	if err != nil {
 		return FeedState{}, err
 	}
+	holdings, err := r.AllHoldings(ctx)
+	if err != nil {
+		return FeedState{}, err
+	}
+	records := make(map[string]DecisionSettings, len(holdings))
+	for _, h := range holdings {
+		records[h.Org] = h.DecisionSettings
+	}
 	for _, o := range orgs {
-		p := OrgPolicies{Org: o.ID}
+		p := OrgPolicies{Org: o.ID, Decisions: records[o.ID]}
 		if p.Ceiling, err = r.Policy(ctx, o.ID, Ceiling); err != nil {
 			return FeedState{}, err
 		}

@@ -32,6 +32,7 @@ type Store struct {
 	reads         // on the reading pool
 	write *sql.DB // SQLite: one connection, whose transactions take the write lock at once. PostgreSQL: the same pool.
 	now   func() time.Time
+	lite  bool // SQLite
 
 	mu            sync.Mutex
 	appended      chan struct{} // closed and replaced at each append of decisions
@@ -76,9 +77,10 @@ func (s *Store) openSQLite(ctx context.Context, path string, create bool) error 
 	if err != nil {
 		return err
 	}
-	pragmas := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "trusted_schema(0)"}}
+	pragmas := url.Values{"_pragma": {"auto_vacuum(incremental)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "trusted_schema(0)"}}
 	writing := url.Values{"_txlock": {"immediate"}, "_pragma": pragmas["_pragma"]}
-	reading := url.Values{"_pragma": append([]string{"query_only(1)"}, pragmas["_pragma"][0], "foreign_keys(1)")}
+	reading := url.Values{"_pragma": append([]string{"query_only(1)"}, pragmas["_pragma"][1], "foreign_keys(1)")}
+	s.lite = true
 	name := (&url.URL{Scheme: "file", Path: abs}).String()
 	if s.write, err = sql.Open("sqlite", name+"?"+writing.Encode()); err != nil {
 		return err

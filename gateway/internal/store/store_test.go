@@ -108,6 +108,11 @@ func TestOldVersionsAreForgotten(t *testing.T)     { both(t, "OldVersionsAreForg
 func TestRequestsAreKept(t *testing.T)             { both(t, "RequestsAreKept") }
 func TestRequestLimitsHoldInParallel(t *testing.T) { both(t, "RequestLimitsHoldInParallel") }
 
+func TestLossIsWhatIsMissing(t *testing.T)    { both(t, "LossIsWhatIsMissing") }
+func TestTailSeesEachEndOnce(t *testing.T)    { both(t, "TailSeesEachEndOnce") }
+func TestOldestDecisionsGoFirst(t *testing.T) { both(t, "OldestDecisionsGoFirst") }
+func TestDeadFlowsAreEnded(t *testing.T)      { both(t, "DeadFlowsAreEnded") }
+
 func TestSecretVersionsFollowEachOther(t *testing.T) { both(t, "SecretVersionsFollowEachOther") }
 
 func both(t *testing.T, name string) {
