@@ -32,6 +32,9 @@
 //   - GA-18: a sandbox has a public tunnel or the use of a secret, not both, whichever comes first (TestPublicTunnelAndGrantExcludeEachOther).
 //   - GA-19: a sandbox's policy and own list are changed only by a key that may give that policy (TestOwnListNeedsItsPolicy).
 //   - GA-20: no document comes into force against its own tests, unless it was asked to only report them (TestFailingTestRefusesTheChange).
+//   - GA-30: an org learns only of its own decisions whether and where they were lost (TestDecisionHealthIsOfOneOrg).
+//   - GA-31: a stream of decisions goes on behind any of its events, without missing or repeating one (TestTailGoesOnBehindAnyEvent).
+//   - GA-32: who follows is told what was lost or deleted before it came to him (TestTailTellsWhatIsNotInIt).
 //   - GA-25: a live connection is ended only after the audit log says who ends it (TestKilledFlowIsWrittenDownFirst).
 //   - GA-40: a sandbox asks only for what plainly no rule allows: not for what a rule denies or the floor closes (TestOnlyTheMissingRuleIsAskedFor).
 //   - GA-41: an edge that brings an ask is believed in nothing but which sandbox it heard (TestEdgeIsNotBelieved).
