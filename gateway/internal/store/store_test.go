@@ -52,7 +52,7 @@ func openPostgres(t *testing.T, opt store.Options) *store.Store {
 }
 
 // schema is the DSN of a new, empty schema.
-func schema(t *testing.T) string {
+func schema(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), schemas.Add(1))
 	db, err := sql.Open("pgx", postgres)
