@@ -45,7 +45,7 @@ func (s *Store) AppendShipment(ctx context.Context, got Receipt) error {
 		return wrap(err, "appending decisions")
 	}
 	defer tx.Rollback()
-	if err := appendRows(ctx, tx, got.Rows); err != nil {
+	if err := s.appendRows(ctx, tx, got.Rows); err != nil {
 		return err
 	}
 	plain := make([]decisions.Decision, len(got.Rows))
@@ -72,7 +72,7 @@ type pending struct {
 	body string
 }
 
-func appendRows(ctx context.Context, tx *sql.Tx, rows []Spooled) error {
+func (s *Store) appendRows(ctx context.Context, tx *sql.Tx, rows []Spooled) error {
 	byOrg := make(map[string][]*pending)
 	latest := make(map[string]*pending, len(rows))
 	for i := range rows {
@@ -88,7 +88,7 @@ func appendRows(ctx context.Context, tx *sql.Tx, rows []Spooled) error {
 		byOrg[p.Org] = append(byOrg[p.Org], p)
 	}
 	for _, org := range slices.Sorted(maps.Keys(byOrg)) { // two batches at once never wait for each other in a ring
-		if err := appendOrg(ctx, tx, org, byOrg[org]); err != nil {
+		if err := s.appendOrg(ctx, tx, org, byOrg[org]); err != nil {
 			return wrap(err, "writing decisions of %q", org)
 		}
 	}
@@ -97,7 +97,7 @@ func appendRows(ctx context.Context, tx *sql.Tx, rows []Spooled) error {
 
 // appendOrg numbers and writes the rows of one org. Its row of counters stays locked until the commit: numbers appear in the
 // order in which they were given, and a tail misses none.
-func appendOrg(ctx context.Context, tx *sql.Tx, org string, rows []*pending) error {
+func (s *Store) appendOrg(ctx context.Context, tx *sql.Tx, org string, rows []*pending) error {
 	last, err := takeSeqs(ctx, tx, org, len(rows))
 	if err != nil || last == 0 {
 		return err // 0: there is no such org
@@ -112,7 +112,7 @@ func appendOrg(ctx context.Context, tx *sql.Tx, org string, rows []*pending) err
 	}
 	var count, bytes int64
 	for chunk := range slices.Chunk(rows, appendChunk) {
-		n, grown, err := insertChunk(ctx, tx, chunk)
+		n, grown, err := s.insertChunk(ctx, tx, chunk)
 		if err != nil {
 			return err
 		}
@@ -143,26 +143,31 @@ const insertTail = ` ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, closed =
 	WHERE decisions.org_id = excluded.org_id AND decisions.closed = 0 AND excluded.closed = 1 RETURNING before, size`
 
 // insertChunk returns how many rows are new, and by how many bytes the org has grown.
-func insertChunk(ctx context.Context, tx *sql.Tx, rows []*pending) (count, grown int64, err error) {
+func (s *Store) insertChunk(ctx context.Context, tx *sql.Tx, rows []*pending) (count, grown int64, err error) {
 	var text strings.Builder
 	text.WriteString(insertHead)
 	args := make([]any, 0, 13*len(rows))
+	place := func(v any) { // SQLite looks a numbered place up by its name, among all of them
+		args = append(args, v)
+		if s.lite {
+			text.WriteByte('?')
+			return
+		}
+		text.WriteByte('$')
+		text.WriteString(strconv.Itoa(len(args)))
+	}
 	for i, p := range rows {
 		if i > 0 {
 			text.WriteByte(',')
 		}
 		text.WriteByte('(')
 		flow := p.Verdict == "allow" && p.Layer != "dns" && p.Count == 0 && p.Until.IsZero()
-		values := []any{p.ID, p.Org, p.seq, micros(p.Time), p.Sandbox, p.Verdict, p.Host, flag(flow), flag(p.Closed), p.Spool, p.Life, int64(len(p.body) + rowCost)}
-		for _, v := range values {
-			args = append(args, v)
-			text.WriteByte('$')
-			text.WriteString(strconv.Itoa(len(args)))
+		for _, v := range []any{p.ID, p.Org, p.seq, micros(p.Time), p.Sandbox, p.Verdict, p.Host, flag(flow), flag(p.Closed), p.Spool, p.Life, int64(len(p.body) + rowCost)} {
+			place(v)
 			text.WriteByte(',')
 		}
-		args = append(args, p.body)
-		text.WriteString("0,$")
-		text.WriteString(strconv.Itoa(len(args)))
+		text.WriteString("0,")
+		place(p.body)
 		text.WriteByte(')')
 	}
 	text.WriteString(insertTail)

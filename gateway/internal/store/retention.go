@@ -156,7 +156,7 @@ func (s *Store) EndDead(ctx context.Context, spool string, life int64) (int, err
 	for i := range dead {
 		dead[i].Closed, dead[i].Error = true, decisions.EdgeDied
 	}
-	if err := appendRows(ctx, tx, dead); err != nil {
+	if err := s.appendRows(ctx, tx, dead); err != nil {
 		return 0, err
 	}
 	if err := tx.Commit(); err != nil {
