@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -368,5 +370,110 @@ func TestKilledEdgeLosesNothing(t *testing.T) {
 	}
 	if h := r.health(); h.Lost != 0 || len(h.Nodes) != 1 || h.Nodes[0].Unsure != 0 {
 		t.Errorf("nothing was refused, and the health is %+v", h)
+	}
+}
+
+// TestFollowingGoesOnAcrossRestarts follows with the CLI while control and edge die under it.
+func TestFollowingGoesOnAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	l, p := own(t)
+	r := startRecording(t, l, p)
+	out, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := p.Command(ctx, "decisions", "-f", "--output", "json", "--sandbox", r.ID, "--verdict", "allow")
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); cmd.Wait() })
+	// told counts the lines about each path, openings and ends apart.
+	told := func() map[string]int {
+		all := map[string]int{}
+		data, err := os.ReadFile(out.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			var d decision
+			if json.Unmarshal([]byte(line), &d) == nil && d.Layer == "http" {
+				all[fmt.Sprint(d.Path, " ", d.Closed)]++
+			}
+		}
+		return all
+	}
+	followed := func(when string) {
+		t.Helper()
+		if err := lab.Await(30*time.Second, "word of a request "+when, func() bool {
+			path, said := r.ask()
+			return strings.Contains(said, " 200 ") && lab.Await(5*time.Second, "it", func() bool { return told()[path+" true"] > 0 }) == nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	followed("at first")
+	for _, role := range []string{"control", "edge", "control"} {
+		restart(t, p, role)
+		r.allowed("after the death of " + role)
+		followed("after the death of " + role)
+	}
+	r.complete()
+	all := told()
+	first := false
+	for n := 1; n <= r.n; n++ {
+		path := "/n/" + strconv.Itoa(n)
+		if all[path+" true"] == 1 {
+			first = true
+		}
+		if first && r.recorded()[path] == 1 && all[path+" true"] != 1 || all[path+" false"] > 1 || all[path+" true"] > 1 {
+			t.Errorf("of %s the beginning was told %d times, the end %d times", path, all[path+" false"], all[path+" true"])
+		}
+	}
+}
+
+// TestCountedDecisions: a rule that only counts leaves one row for many requests, but denials beside it have rows of their own.
+func TestCountedDecisions(t *testing.T) {
+	t.Parallel()
+	l, p := own(t)
+	ceiling(t, p, allow("counted", "plain.test", "ports", []int{80}, "protocols", []string{"http"}, "paths", []string{"/open/**"}, "log", "count"))
+	r := &recording{box: armed(t, p), lab: l}
+	for i := range 12 {
+		if _, said := r.hostile("http", "plain.test:80", "plain.test", fmt.Sprint("/open/", i)); !strings.Contains(said, " 200 ") {
+			t.Fatal(said)
+		}
+	}
+	for i := range 3 {
+		if _, said := r.hostile("http", "plain.test:80", "plain.test", fmt.Sprint("/shut/", i)); !strings.Contains(said, " 403 ") {
+			t.Fatal(said)
+		}
+	}
+	counted, denied := 0, 0
+	if err := lab.Await(20*time.Second, "count of all requests", func() bool {
+		var page struct {
+			Decisions []struct {
+				decision
+				Count int `json:"count"`
+			} `json:"decisions"`
+		}
+		call(t, p, "GET", "/decisions?limit=1000&sandbox_id="+r.ID, nil, 200, &page)
+		counted, denied = 0, 0
+		for _, d := range page.Decisions {
+			switch {
+			case d.Layer == "http" && d.Verdict == "allow":
+				if counted += d.Count; d.Path != "" || !d.Closed {
+					t.Errorf("a counting row: %+v", d)
+				}
+			case d.Layer == "http" && d.Verdict == "deny":
+				denied++
+			}
+		}
+		return counted >= 12 && denied >= 3
+	}); err != nil || counted != 12 || denied != 3 {
+		t.Errorf("12 requests were allowed and 3 denied, the record has %d and %d: %v", counted, denied, err)
+	}
+	if h := r.health(); h.Lost != 0 {
+		t.Errorf("%+v", h)
 	}
 }
