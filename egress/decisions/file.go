@@ -38,10 +38,9 @@ type file struct {
 	now    func() time.Time
 	opened func(held map[string]int64) // told what each org holds, once per file
 
-	db     *sql.DB // nil after a failed write, until the next use
-	insert *sql.Stmt
-	count  *sql.Stmt
-	heads  *sql.Stmt
+	db   *sql.DB   // nil after a failed write, until the next use
+	conn *sql.Conn // its one connection: transactions of database/sql cost as much as what is in them
+	stmts
 	broken error // why the last opening failed
 
 	identity
@@ -49,12 +48,16 @@ type file struct {
 	orgs   map[string]numbers
 	seq    uint64 // last one given in this file
 	counts map[string]*fold
+	spare  map[string]numbers // of the draft under way: there is one at a time
 
 	onDisk  os.FileInfo // the file that is open
 	checked time.Time   // when it was last seen in its place
 	moved   bool
 	told    bool // the last state of a moved file is on its way
 }
+
+// stmts are those that each commit uses.
+type stmts struct{ beginTx, commitTx, rollback, insert, count, heads *sql.Stmt }
 
 // An identity is which file this is, and which opening of it.
 type identity struct {
@@ -121,23 +124,56 @@ func (f *file) prepare(db *sql.DB) (err error) {
 	if err = f.identify(db); err != nil {
 		return err
 	}
-	if f.insert, err = db.Prepare(`INSERT INTO decisions (seq, org, num, size, body) VALUES (?, ?, ?, ?, ?)`); err != nil {
+	if f.conn, err = db.Conn(context.Background()); err != nil {
 		return err
 	}
-	if f.count, err = db.Prepare(`INSERT INTO counts (id, org, size, n, until, bytes_out, bytes_in, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET n = n + excluded.n, until = excluded.until, bytes_out = bytes_out + excluded.bytes_out, bytes_in = bytes_in + excluded.bytes_in`); err != nil {
+	for stmt, text := range map[**sql.Stmt]string{
+		&f.beginTx: `BEGIN IMMEDIATE`, &f.commitTx: `COMMIT`, &f.rollback: `ROLLBACK`,
+		&f.insert: `INSERT INTO decisions (seq, org, num, size, body) VALUES (?, ?, ?, ?, ?)`,
+		&f.count: `INSERT INTO counts (id, org, size, n, until, bytes_out, bytes_in, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET n = n + excluded.n, until = excluded.until, bytes_out = bytes_out + excluded.bytes_out, bytes_in = bytes_in + excluded.bytes_in`,
+		&f.heads: `UPDATE orgs SET next = ?, written = ? WHERE org = ?`,
+	} {
+		if *stmt, err = f.conn.PrepareContext(context.Background(), text); err != nil {
+			f.conn.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// inTx runs fn in a transaction. It isn't given up half way because a caller went away.
+func (f *file) inTx(fn func(ctx context.Context) error) error {
+	ctx := context.Background()
+	if _, err := f.beginTx.ExecContext(ctx); err != nil {
 		return err
 	}
-	f.heads, err = db.Prepare(`UPDATE orgs SET next = ?, written = ? WHERE org = ?`)
+	err := fn(ctx)
+	if err == nil {
+		_, err = f.commitTx.ExecContext(ctx)
+	}
+	if err != nil {
+		f.rollback.ExecContext(ctx) // of what the failure has rolled back already, perhaps
+	}
 	return err
 }
 
 // fail drops a connection that can no longer be trusted.
 func (f *file) fail() {
 	if f.db != nil {
-		f.db.Close()
-		f.db = nil
+		f.disconnect()
 	}
+}
+
+// disconnect lets the file go. A statement that is open would hold it.
+func (f *file) disconnect() error {
+	var err error
+	for _, s := range []*sql.Stmt{f.beginTx, f.commitTx, f.rollback, f.insert, f.count, f.heads} {
+		err = errors.Join(err, s.Close())
+	}
+	err = errors.Join(err, f.conn.Close(), f.db.Close())
+	f.db = nil
+	return err
 }
 
 // inPlace looks once a second whether the open file is still the one that the next start will find.
@@ -183,7 +219,11 @@ func (f *file) commit(batch []*entry) error {
 
 // number gives each row its two numbers, all of reserved blocks.
 func (f *file) number(batch []*entry) (draft, error) {
-	d := draft{orgs: make(map[string]numbers, 4), seq: f.seq}
+	if f.spare == nil {
+		f.spare = make(map[string]numbers)
+	}
+	clear(f.spare)
+	d := draft{orgs: f.spare, seq: f.seq}
 	for _, e := range batch {
 		if e.fold != nil {
 			continue
@@ -224,42 +264,38 @@ func (f *file) adopt(d draft) {
 }
 
 func (f *file) write(batch []*entry, d draft) error {
-	ctx := context.Background() // a commit isn't given up half way because one of its callers went away
-	tx, err := f.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	insert := tx.StmtContext(ctx, f.insert)
-	var counted []*entry
-	for _, e := range batch {
-		if e.fold != nil {
-			counted = append(counted, e)
-			continue
+	return f.inTx(func(ctx context.Context) error {
+		var counted []*entry
+		for _, e := range batch {
+			if e.fold != nil {
+				counted = append(counted, e)
+				continue
+			}
+			if err := f.writeRow(ctx, e); err != nil {
+				return err
+			}
 		}
-		if _, err := insert.ExecContext(ctx, int64(e.seq), e.org, int64(e.num), e.size, e.body); err != nil {
+		if err := f.writeCounts(ctx, counted); err != nil {
 			return err
 		}
-	}
-	if err := f.writeCounts(ctx, tx, counted); err != nil {
-		return err
-	}
-	if err := f.writeHeads(ctx, tx, d); err != nil {
-		return err
-	}
-	return tx.Commit()
+		return f.writeHeads(ctx, d)
+	})
 }
 
-func (f *file) writeHeads(ctx context.Context, tx *sql.Tx, d draft) error {
-	heads := tx.StmtContext(ctx, f.heads)
+func (f *file) writeRow(ctx context.Context, e *entry) error {
+	_, err := f.insert.ExecContext(ctx, int64(e.seq), e.org, int64(e.num), e.size, e.body)
+	return err
+}
+
+func (f *file) writeHeads(ctx context.Context, d draft) error {
 	for org, n := range d.orgs {
 		if _, known := f.orgs[org]; !known {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO orgs (org, next, written) VALUES (?, ?, ?)`, org, int64(n.next), int64(n.written)); err != nil {
+			if _, err := f.conn.ExecContext(ctx, `INSERT INTO orgs (org, next, written) VALUES (?, ?, ?)`, org, int64(n.next), int64(n.written)); err != nil {
 				return err
 			}
 			continue
 		}
-		if _, err := heads.ExecContext(ctx, int64(n.next), int64(n.written), org); err != nil {
+		if _, err := f.heads.ExecContext(ctx, int64(n.next), int64(n.written), org); err != nil {
 			return err
 		}
 	}
@@ -267,7 +303,7 @@ func (f *file) writeHeads(ctx context.Context, tx *sql.Tx, d draft) error {
 }
 
 // writeCounts adds what one batch counts, once per row.
-func (f *file) writeCounts(ctx context.Context, tx *sql.Tx, batch []*entry) error {
+func (f *file) writeCounts(ctx context.Context, batch []*entry) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -280,12 +316,11 @@ func (f *file) writeCounts(ctx context.Context, tx *sql.Tx, batch []*entry) erro
 		}
 		sum.n, sum.out, sum.in, sum.until = sum.n+e.n, sum.out+e.out, sum.in+e.in, max(sum.until, e.until)
 	}
-	count := tx.StmtContext(ctx, f.count)
 	for row, sum := range sums {
 		if row.rolled { // it is a row already, perhaps a shipped one: what comes late counts on in another
 			row.id, row.rolled = NewID(), false
 		}
-		if _, err := count.ExecContext(ctx, row.id, row.org, row.size, int64(sum.n), sum.until, sum.out, sum.in, row.body); err != nil {
+		if _, err := f.count.ExecContext(ctx, row.id, row.org, row.size, int64(sum.n), sum.until, sum.out, sum.in, row.body); err != nil {
 			return err
 		}
 		f.counts[row.id] = row
@@ -305,40 +340,34 @@ func (f *file) roll(age time.Duration) error {
 	if len(over) == 0 {
 		return nil
 	}
-	ctx := context.Background()
-	tx, err := f.db.BeginTx(ctx, nil)
+	var d draft
+	err := f.inTx(func(ctx context.Context) error {
+		var batch []*entry
+		for _, id := range over {
+			e, err := f.counted(ctx, id)
+			if errors.Is(err, sql.ErrNoRows) { // a commit that failed
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			batch = append(batch, e)
+			if _, err := f.conn.ExecContext(ctx, `DELETE FROM counts WHERE id = ?`, id); err != nil {
+				return err
+			}
+		}
+		var err error
+		if d, err = f.number(batch); err != nil {
+			return err
+		}
+		for _, e := range batch {
+			if err := f.writeRow(ctx, e); err != nil {
+				return err
+			}
+		}
+		return f.writeHeads(ctx, d)
+	})
 	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	var batch []*entry
-	for _, id := range over {
-		e, err := counted(ctx, tx, id)
-		if errors.Is(err, sql.ErrNoRows) { // a commit that failed
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		batch = append(batch, e)
-		if _, err := tx.ExecContext(ctx, `DELETE FROM counts WHERE id = ?`, id); err != nil {
-			return err
-		}
-	}
-	d, err := f.number(batch)
-	if err != nil {
-		return err
-	}
-	insert := tx.StmtContext(ctx, f.insert)
-	for _, e := range batch {
-		if _, err := insert.ExecContext(ctx, int64(e.seq), e.org, int64(e.num), e.size, e.body); err != nil {
-			return err
-		}
-	}
-	if err := f.writeHeads(ctx, tx, d); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
 		return err
 	}
 	f.adopt(d)
@@ -350,11 +379,11 @@ func (f *file) roll(age time.Duration) error {
 }
 
 // counted reads a count as the row that it becomes.
-func counted(ctx context.Context, tx *sql.Tx, id string) (*entry, error) {
+func (f *file) counted(ctx context.Context, id string) (*entry, error) {
 	e := &entry{}
 	var until int64
 	var d Decision
-	err := tx.QueryRowContext(ctx, `SELECT org, size, n, until, bytes_out, bytes_in, body FROM counts WHERE id = ?`, id).
+	err := f.conn.QueryRowContext(ctx, `SELECT org, size, n, until, bytes_out, bytes_in, body FROM counts WHERE id = ?`, id).
 		Scan(&e.org, &e.size, &d.Count, &until, &e.out, &e.in, &e.body)
 	if err != nil {
 		return nil, err
@@ -375,28 +404,18 @@ func (f *file) close() error {
 		return f.book.Load().close()
 	}
 	err := errors.Join(f.roll(0), f.settle())
-	err = errors.Join(err, f.insert.Close(), f.count.Close(), f.heads.Close(), f.db.Close(), f.book.Load().close())
-	f.db = nil
-	return err
+	return errors.Join(err, f.disconnect(), f.book.Load().close())
 }
 
 // settle writes down which numbers were left out at the end.
 func (f *file) settle() error {
-	tx, err := f.db.Begin()
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
 	d := draft{orgs: make(map[string]numbers), seq: f.seq}
 	for org := range f.orgs {
 		d.orgs[org] = f.settled(org)
 	}
-	if err := f.writeHeads(context.Background(), tx, d); err != nil {
-		return err
+	err := f.inTx(func(ctx context.Context) error { return f.writeHeads(ctx, d) })
+	if err == nil {
+		f.adopt(d)
 	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	f.adopt(d)
-	return nil
+	return err
 }

@@ -67,7 +67,7 @@ func (s *Spool) Batch(max int, now bool) (Shipment, error) {
 }
 
 func (f *file) oldest(max int) (out []Row, more bool, err error) {
-	rows, err := f.db.Query(`SELECT seq, org, num, body FROM decisions ORDER BY seq LIMIT ?`, max+1)
+	rows, err := f.conn.QueryContext(context.Background(), `SELECT seq, org, num, body FROM decisions ORDER BY seq LIMIT ?`, max+1)
 	if err != nil {
 		return nil, false, fmt.Errorf("reading spool: %w", err)
 	}
@@ -188,24 +188,18 @@ func (f *file) ack(spool string, seq uint64) (map[string]int64, error) {
 	return freed, err
 }
 
-func (f *file) remove(seq uint64) (map[string]int64, error) {
-	ctx := context.Background()
-	tx, err := f.db.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback()
-	freed, err := sizes(ctx, tx, int64(seq))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM decisions WHERE seq <= ?`, int64(seq)); err != nil {
-		return nil, err
-	}
-	if _, err := tx.ExecContext(ctx, `UPDATE head SET acked = max(acked, ?)`, int64(seq)); err != nil {
-		return nil, err
-	}
-	return freed, tx.Commit()
+func (f *file) remove(seq uint64) (freed map[string]int64, err error) {
+	err = f.inTx(func(ctx context.Context) (err error) {
+		if freed, err = sizes(ctx, f.conn, int64(seq)); err != nil {
+			return err
+		}
+		if _, err = f.conn.ExecContext(ctx, `DELETE FROM decisions WHERE seq <= ?`, int64(seq)); err != nil {
+			return err
+		}
+		_, err = f.conn.ExecContext(ctx, `UPDATE head SET acked = max(acked, ?)`, int64(seq))
+		return err
+	})
+	return freed, err
 }
 
 // Oldest is when the oldest row that waits was decided; the zero time if none waits.
