@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -312,4 +315,77 @@ func TestWhatASandboxMayKnow(t *testing.T) {
 	}
 	call(t, p, "POST", "/sandbox/"+b.ID+"/resume", nil, 200, nil)
 	b.works("after it was resumed", "true")
+}
+
+// TestWebhooksTellOfRequests: an org's endpoint is told of an ask, signed; an address inside is not reached under any name.
+func TestWebhooksTellOfRequests(t *testing.T) {
+	l, p := own(t)
+	ceiling(t, p)
+	var hook struct {
+		ID     string `json:"id"`
+		Secret string `json:"secret"`
+	}
+	call(t, p, "POST", "/webhooks", map[string]any{"url": "https://good.test/hook"}, 201, &hook)
+	var outcome struct {
+		Delivered bool   `json:"delivered"`
+		Status    int    `json:"response_status"`
+		Error     string `json:"error"`
+	}
+	call(t, p, "POST", "/webhooks/"+hook.ID+"/test", nil, 200, &outcome)
+	if !outcome.Delivered || outcome.Status != 200 {
+		t.Fatalf("the test came to %+v", outcome)
+	}
+	for _, host := range []string{"loopback.test", "private.test", "metadata.test", "mapped.test", "zero.test"} {
+		var inside struct {
+			ID string `json:"id"`
+		}
+		call(t, p, "POST", "/webhooks", map[string]any{"url": "https://" + host + ":8080/", "events": []string{"egress.denied"}}, 201, &inside)
+		call(t, p, "POST", "/webhooks/"+inside.ID+"/test", nil, 200, &outcome)
+		if outcome.Delivered || outcome.Error != "not_reached" && outcome.Error != "timeout" {
+			t.Errorf("%s: %+v", host, outcome)
+		}
+	}
+	b := armed(t, p)
+	var asked access
+	if status := b.asks("POST", "/requests", map[string]any{"host": "api.test", "why": "to build"}, &asked); status != 201 {
+		t.Fatalf("asking: %d %+v", status, asked)
+	}
+	if r := p.CLI("requests", "deny", asked.ID); r.Code != 0 {
+		t.Fatalf("deny: %v", r)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(hook.Secret, "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	err = lab.Await(30*time.Second, "events at good.test", func() bool {
+		for _, r := range l.Web.Requests("good.test") {
+			if r.URI != "/hook" {
+				continue
+			}
+			id, at := r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp")
+			mac := hmac.New(sha256.New, key)
+			fmt.Fprintf(mac, "%s.%s.%s", id, at, r.Body)
+			if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("Webhook-Signature") != want {
+				t.Errorf("signed %q, want %q", r.Header.Get("Webhook-Signature"), want)
+			}
+			var event struct {
+				Type string `json:"type"`
+				Data struct {
+					ID    string `json:"id"`
+					State string `json:"state"`
+				} `json:"data"`
+			}
+			if err := json.Unmarshal([]byte(r.Body), &event); err != nil {
+				t.Fatal(err)
+			}
+			if event.Data.ID == asked.ID {
+				told[event.Type+" "+event.Data.State] = true
+			}
+		}
+		return told["egress.request.created open"] && told["egress.request.decided denied"]
+	})
+	if err != nil {
+		t.Errorf("%v; told was %v", err, told)
+	}
 }

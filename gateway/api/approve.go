@@ -14,6 +14,7 @@ import (
 
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/webhooks"
 	"portreeve.dev/policies"
 )
 
@@ -90,7 +91,10 @@ func (s *Server) approveOnce(ctx context.Context, c *caller, in *approveIn) (*ap
 		if r, err = tx.DecideAccessRequest(ctx, r); err != nil {
 			return err
 		}
-		if err := plan.put(ctx, tx, s.Now()); err != nil {
+		if err := s.putPlan(ctx, tx, c, r.Sandbox, plan); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(ctx, webhooks.RequestDecided, viewRequest(r)); err != nil {
 			return err
 		}
 		return tx.Record(ctx, audit.AccessApprove, r.ID, map[string]string{"sandbox": r.Sandbox, "host": r.Host, "width": r.Width, "rule": r.Rule,
@@ -203,9 +207,6 @@ func (s *Server) plan(ctx context.Context, c *caller, r store.AccessRequest, now
 			return nil, err
 		}
 		for _, d := range drafts {
-			if d.Name == ownName {
-				return nil, problem(http.StatusConflict, "own_list", "the sandbox's own list does not allow it, and an own list is changed by whoever runs the sandbox")
-			}
 			if !slices.ContainsFunc(p.drafts, func(have store.Policy) bool { return have.Name == d.Name }) {
 				p.drafts = append(p.drafts, d)
 			}
@@ -214,14 +215,18 @@ func (s *Server) plan(ctx context.Context, c *caller, r store.AccessRequest, now
 	return p, contradicted(current, p.drafts, now)
 }
 
-func (p *plan) put(ctx context.Context, tx *store.Tx, now time.Time) error {
+// putPlan stores the layers with their new rule.
+func (s *Server) putPlan(ctx context.Context, tx *store.Tx, c *caller, sandbox string, p *plan) error {
 	for _, d := range p.drafts {
-		if _, err := tx.PutPolicyFrom(ctx, d.Name, d.Document, d.Origin, d.Version); err != nil {
+		if err := s.putAllowed(ctx, tx, c, sandbox, d); err != nil {
 			return err
 		}
 	}
 	for _, d := range p.drafts { // not before all of them are there
-		if err := noneGranted(ctx, tx, d.Name, now); err != nil {
+		if d.Name == ownName { // it can't let anything through that the other layers open
+			continue
+		}
+		if err := noneGranted(ctx, tx, d.Name, s.Now()); err != nil {
 			return err
 		}
 	}
@@ -312,6 +317,9 @@ func (s *Server) denyRequest(ctx context.Context, c *caller, in *denyIn) (*reque
 	r.State, r.Reason = store.AccessDenied, in.Body.Reason
 	_, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
 		if r, err = tx.DecideAccessRequest(ctx, r); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(ctx, webhooks.RequestDecided, viewRequest(r)); err != nil {
 			return err
 		}
 		return tx.Record(ctx, audit.AccessDeny, r.ID, map[string]string{"sandbox": r.Sandbox, "host": r.Host})

@@ -13,6 +13,7 @@ import (
 	"portreeve.dev/egress"
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/webhooks"
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/pathmatch"
 	"portreeve.dev/sso"
@@ -47,6 +48,9 @@ func (s *Server) Ask(ctx context.Context, b egress.Binding, a egress.Ask) (egres
 	}
 	_, err = s.Store.Change(ctx, by, func(tx *store.Tx) (err error) {
 		if r, err = tx.CreateAccessRequest(ctx, r, accessLimits); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(ctx, webhooks.RequestCreated, viewRequest(r)); err != nil {
 			return err
 		}
 		return tx.Record(ctx, audit.AccessRequest, r.ID, map[string]string{"host": r.Host, "width": r.Width})

@@ -23,6 +23,7 @@ type Config struct {
 	Guest     Guest
 	Feed      sandboxes.Feed
 	Keyring   *seal.Keyring   // seals the values of secrets
+	Webhooks  Webhooks        // nil: none are sent
 	Floor     *policies.Floor // what check judges addresses by: the edges' own
 
 	Flows      Flows         // live connections; nil: no edge can be asked

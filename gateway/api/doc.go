@@ -41,6 +41,8 @@
 //   - GA-42: whoever asks for access does not decide about it (TestWhoAsksDoesNotDecide).
 //   - GA-43: access that was asked for ends by itself, after a day at the latest (TestApprovalGivesAccessForAWhile).
 //   - GA-44: an ask is held only while somebody watches who may decide (TestHeldOnlyWhileSomebodyWatches).
+//   - GA-46: a webhook's secret is in the answer to its create and nowhere else, and stored only sealed, for that org and endpoint (TestWebhookSecretIsShownOnce).
+//   - GA-47: an event is queued with the change that it tells of, or not at all, and only for endpoints of its org (TestEventsAreQueuedWithTheirChange).
 //   - GA-45: access to a host with a grant is given opened, never passed (TestGrantedHostIsGivenOpened).
 //
 // # Not here

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"portreeve.dev/gateway/api"
 	"portreeve.dev/gateway/api/apitest"
 )
 
@@ -227,7 +228,7 @@ func TestNoRefusalRepeatsAValue(t *testing.T) {
 
 // TestAnotherOrgsIDIsNotFound gives each route ids of another org, and the same ids with the key of their own as the twin.
 func TestAnotherOrgsIDIsNotFound(t *testing.T) {
-	w := apitest.New(t)
+	w := apitest.New(t, func(c *api.Config) { c.Webhooks = noHooks{} })
 	mine, other := w.Org("one"), w.Org("two")
 	mine.Do("PUT", "/policies/web", map[string]any{"rules": []any{}}).Want(200)
 	box := mine.Sandbox(map[string]any{"policy": "web"})
@@ -236,6 +237,7 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 	mine.Do("POST", "/sandbox/"+box+"/files/write", map[string]any{"path": "a", "content": ""}).Want(200)
 	mine.Do("POST", "/secrets", map[string]any{"name": "key", "value": "x"}).Want(201)
 	ask := asked(t, w, mine, box, "ask.test")
+	hook := mine.Do("POST", "/webhooks", map[string]any{"url": "https://hook.test/"}).Want(201).String("id")
 	tunnel := mine.Do("POST", "/sandbox/"+box+"/tunnels", map[string]any{"port": 80}).Want(201).String("id")
 
 	for _, r := range []struct{ method, path, body string }{
@@ -262,6 +264,7 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 		{"POST", "/sandbox/" + box + "/secrets/inject", `{"all":true}`}, {"DELETE", "/secrets/key", ""},
 		{"POST", "/sandbox/" + box + "/tunnels", `{"port":80}`}, {"GET", "/sandbox/" + box + "/tunnels", ""}, {"DELETE", "/sandbox/" + box + "/tunnels/" + tunnel, ""},
 		{"GET", "/requests?sandbox_id=" + box, ""}, {"GET", "/requests/" + ask, ""}, {"POST", "/requests/" + ask + "/approve", `{"dry_run":true}`}, {"POST", "/requests/" + ask + "/deny", `{}`},
+		{"POST", "/webhooks/" + hook + "/test", ""}, {"DELETE", "/webhooks/" + hook, ""},
 		{"POST", "/sandbox/" + box + "/stop", ""}, {"DELETE", "/sandbox/" + box, ""}, {"DELETE", "/policies/web", ""},
 	} {
 		var body any
@@ -281,8 +284,8 @@ func TestAnotherOrgsIDIsNotFound(t *testing.T) {
 	// A name is each org's own: the other's secret of the same name is another one.
 	other.Do("POST", "/secrets", map[string]any{"name": "key", "value": "theirs"}).Want(201)
 	mine.Do("POST", "/secrets", map[string]any{"name": "only-mine", "value": "x"}).Want(201)
-	for _, list := range []string{"/sandboxes?all=true", "/settings/egress/audit", "/policies", "/audit", "/secrets", "/requests"} {
-		if body := string(other.Do("GET", list, nil).Want(200).Body); strings.Contains(body, box) || strings.Contains(body, "web") || strings.Contains(body, "only-mine") {
+	for _, list := range []string{"/sandboxes?all=true", "/settings/egress/audit", "/policies", "/audit", "/secrets", "/requests", "/webhooks"} {
+		if body := strings.ReplaceAll(string(other.Do("GET", list, nil).Want(200).Body), "webhooks", ""); strings.Contains(body, box) || strings.Contains(body, "web") || strings.Contains(body, "only-mine") || strings.Contains(body, "hook.test") {
 			t.Errorf("%s shows another org's: %s", list, body)
 		}
 	}

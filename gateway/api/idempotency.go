@@ -34,7 +34,7 @@ func kindOf(r *http.Request) (takes, once bool) {
 	switch {
 	case path == "sandbox/create", path == "allow":
 		return true, false
-	case path == "api-keys", strings.HasPrefix(path, "api-keys/"), strings.HasPrefix(path, "sandbox/") && strings.HasSuffix(path, "/tunnels"):
+	case path == "api-keys", path == "webhooks", strings.HasPrefix(path, "api-keys/"), strings.HasPrefix(path, "sandbox/") && strings.HasSuffix(path, "/tunnels"):
 		return true, true
 	}
 	return false, false

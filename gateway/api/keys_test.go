@@ -90,6 +90,12 @@ func TestOneTimeValueIsNotKept(t *testing.T) {
 	if a := c.Do("GET", at, nil); a.At("tunnels.1") != nil {
 		t.Errorf("two tunnels were opened: %s", a.Body)
 	}
+	hooks := c.Also("Idempotency-Key", "w1")
+	hook := hooks.Do("POST", "/webhooks", object{"url": "https://hook.test/"}).Want(201)
+	again = hooks.Do("POST", "/webhooks", object{"url": "https://hook.test/"}).Refused(409, "shown_once")
+	if secret := hook.String("secret"); secret == "" || strings.Contains(string(again.Body), secret) {
+		t.Errorf("a webhook's secret is kept: %s", again.Body)
+	}
 	// The twin without such a value is answered again.
 	c = c.Also("Idempotency-Key", "k2")
 	made := c.Do("POST", "/sandbox/create", object{"template": "tiny"}).Want(201)

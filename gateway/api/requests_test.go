@@ -284,6 +284,24 @@ func TestOpenRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// TestApprovalReachesTheOwnList: a sandbox that narrows itself gets the rule there too; and a test of a document that speaks against
+// the access holds.
+func TestApprovalReachesTheOwnList(t *testing.T) {
+	w := apitest.New(t)
+	c := w.Org("one")
+	box := c.Sandbox(object{"egress": document(rule("own", "own.test"))})
+	a := c.Do("POST", "/requests/"+asked(t, w, c, box, "api.test")+"/approve", object{}).Want(200)
+	if fmt.Sprint(a.At("layers")) != "[ceiling own]" {
+		t.Errorf("the rule is in %s", a.Body)
+	}
+	if v := c.Do("POST", "/policies/check", object{"host": "api.test", "sandbox": box}).Want(200); v.String("verdict") != "allow" {
+		t.Errorf("api.test: %s", v.Body)
+	}
+	c.Do("PUT", "/settings/egress", object{"rules": []object{}, "tests": []object{{"name": "never", "host": "never.test", "expect": "deny"}}}).Want(200)
+	c.Do("POST", "/requests/"+asked(t, w, c, box, "never.test")+"/approve", object{}).Refused(409, "tests_failed")
+	c.Do("POST", "/requests/"+asked(t, w, c, box, "other.test")+"/approve", object{}).Want(200)
+}
+
 // TestGrantedHostIsGivenOpened: where a secret is granted, an approval lets nothing through unopened.
 func TestGrantedHostIsGivenOpened(t *testing.T) {
 	w := apitest.New(t)

@@ -29,6 +29,7 @@ func (s *Server) routes() {
 	s.requestRoutes()
 	s.limitRoutes()
 	s.denialRoutes()
+	s.webhookRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -41,6 +41,7 @@ type Server struct {
 	bodies    bodies // in memory
 	looking   turn   // of questions about many decisions
 	approvers *approvers
+	testing   onceEach // of webhooks
 }
 
 var _ http.Handler = (*Server)(nil)

@@ -6,6 +6,8 @@ import "slices"
 type Action string
 
 const (
+	WebhookCreate    Action = "webhook.create"
+	WebhookDelete    Action = "webhook.delete"
 	OrgRegister      Action = "org.register"
 	KeyCreate        Action = "api_key.create"
 	KeyDelete        Action = "api_key.delete"
@@ -54,7 +56,7 @@ const (
 
 // Actions lists every code.
 func Actions() []Action {
-	return []Action{OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
+	return []Action{WebhookCreate, WebhookDelete, OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
 		TunnelCreate, TunnelDelete, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,

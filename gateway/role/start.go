@@ -79,7 +79,10 @@ type ControlStart struct {
 	Dir          string         `json:"dir"` // the store
 	Key          string         `json:"key"` // of an earlier start in this run; secret; empty makes one
 	Exempt       []Exemption    `json:"exempt"`
-	Hard         []netip.Prefix `json:"hard"` // ranges of ours, added to the hard floor
+	Hard         []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
+	UpstreamDNS  []string       `json:"upstream_dns"` // of the endpoints that orgs name
+	UpstreamCA   []string       `json:"upstream_ca"`  // PEM blocks, beside the system's roots
+	SystemRoots  string         `json:"system_roots"` // the system's roots in PEM
 	Doors        ControlDoors   `json:"doors,omitzero"`
 	TunnelDomain string         `json:"tunnel_domain"`
 	TunnelPort   string         `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443

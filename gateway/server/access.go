@@ -83,13 +83,16 @@ func (c *control) pauseItself(ctx context.Context, in role.AboutSandbox) (struct
 	return struct{}{}, err
 }
 
-// forgetRequests deletes old requests for access once an hour.
+// forgetRequests deletes old requests for access, and what was delivered to webhooks, once an hour.
 func (c *control) forgetRequests(ctx context.Context) {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
 	for {
 		if _, err := c.store.ForgetAccessRequests(ctx, time.Now().Add(-requestsKept)); err != nil && ctx.Err() == nil {
 			c.log.Error("old requests for access could not be deleted", "err", err)
+		}
+		if err := c.store.ForgetWebhookDeliveries(ctx, time.Now().Add(-deliveriesKept)); err != nil && ctx.Err() == nil {
+			c.log.Error("old deliveries could not be deleted", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -21,6 +21,7 @@ import (
 	"portreeve.dev/gateway/release"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/gateway/sandboxes"
+	"portreeve.dev/gateway/webhooks"
 	"portreeve.dev/secrets/seal"
 )
 
@@ -41,6 +42,8 @@ type control struct {
 	publisher *feed.Publisher // of policies, to the edge
 	routes    *feed.Publisher // of tunnels, to ingress
 	api       *api.Server
+	sender    *webhooks.Sender
+	denials   *webhooks.Denials // nil in tests that need none
 	http      *http.Server
 	hashes    []byte // from which the orgs' keys for hashes of credentials are made
 	running   sync.WaitGroup
@@ -89,6 +92,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 		listener.Close()
 		return nil, nil, err
 	}
+	c.running.Go(func() { c.sendWebhooks(ctx) })
 	c.running.Go(func() { c.publisher.Run(ctx) })
 	c.running.Go(func() { c.routes.Run(ctx) })
 	c.running.Go(func() { c.endOverdue(ctx) })
@@ -135,11 +139,16 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.sender, err = c.newSender(); err != nil {
+		return nil, err
+	}
+	c.denials = c.newDenials()
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
 		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
-		Limits: api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
+		Limits:   api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
+		Webhooks: c.attempts(),
 	})
 	if err != nil {
 		return nil, err

@@ -45,6 +45,11 @@ func (c *control) keepDecisions(ctx context.Context, s decisions.Shipment) (acke
 	if err := c.store.AppendShipment(ctx, got); err != nil {
 		return decisions.Acked{}, err
 	}
+	if c.denials != nil {
+		for _, row := range got.Rows {
+			c.denials.Add(row.Decision)
+		}
+	}
 	for _, row := range s.Rows {
 		acked.Seq = max(acked.Seq, row.Seq)
 	}

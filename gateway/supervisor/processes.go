@@ -101,11 +101,34 @@ func (s *Supervisor) netns() *os.File {
 	return s.edgeNetns
 }
 
+// resolvers are those that names of the internet are asked of.
+func (s *Supervisor) resolvers() []string {
+	if named := s.config.Settings.Egress.UpstreamDNS; len(named) > 0 {
+		return named
+	}
+	return config.SystemResolvers()
+}
+
+// upstreamCA are the configured authorities, in PEM.
+func (s *Supervisor) upstreamCA() (all []string, err error) {
+	for _, path := range s.config.Settings.Egress.UpstreamCA {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.Contains(string(pem), "BEGIN CERTIFICATE") {
+			return nil, errors.New("egress.upstream_ca: " + path + " holds no certificate in PEM")
+		}
+		all = append(all, string(pem))
+	}
+	return all, nil
+}
+
 func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 	settings := s.config.Settings
-	resolvers := settings.Egress.UpstreamDNS
-	if len(resolvers) == 0 {
-		resolvers = config.SystemResolvers()
+	authorities, err := s.upstreamCA()
+	if err != nil {
+		return nil, nil, err
 	}
 	machine, err := os.Hostname()
 	if err != nil {
@@ -113,21 +136,11 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 	}
 	start := role.EdgeStart{
 		Machine: machine,
-		Dir:     filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: resolvers, SystemRoots: config.SystemRoots(),
+		Dir:     filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: s.resolvers(), UpstreamCA: authorities, SystemRoots: config.SystemRoots(),
 		Hard: settings.HardRanges(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
 		Limits: role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox,
 			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},
 		HiddenNames: settings.Egress.AllowHiddenNames, Uncaged: settings.Nodes.WithoutLandlock,
-	}
-	for _, path := range settings.Egress.UpstreamCA {
-		pem, err := os.ReadFile(path)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !strings.Contains(string(pem), "BEGIN CERTIFICATE") {
-			return nil, nil, errors.New("egress.upstream_ca: " + path + " holds no certificate in PEM")
-		}
-		start.UpstreamCA = append(start.UpstreamCA, string(pem))
 	}
 	if start.Doors, err = edgeDoors(settings.Egress.Doors); err != nil {
 		return nil, nil, err
@@ -145,6 +158,10 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	authorities, err := s.upstreamCA()
+	if err != nil {
+		return nil, nil, err
+	}
 	settings := s.config.Settings
 	memory, err := settings.MemoryBytes()
 	if err != nil {
@@ -157,6 +174,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return role.ControlStart{
+		UpstreamDNS: s.resolvers(), UpstreamCA: authorities, SystemRoots: config.SystemRoots(),
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
 		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Canary: *settings.Canary.Every,

@@ -37,6 +37,7 @@ type Store struct {
 	mu            sync.Mutex
 	appended      chan struct{} // closed and replaced at each append of decisions
 	accessChanged chan struct{} // the same at each change of a request for access
+	queued        chan struct{} // the same when something is queued for a webhook
 }
 
 // Open opens the store that dsn names: a path or file: URL for SQLite, postgres:// for PostgreSQL, and brings its tables up to date.
@@ -44,7 +45,7 @@ func Open(ctx context.Context, dsn string, opt Options) (*Store, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	s := &Store{now: opt.Now, appended: make(chan struct{}), accessChanged: make(chan struct{})}
+	s := &Store{now: opt.Now, appended: make(chan struct{}), accessChanged: make(chan struct{}), queued: make(chan struct{})}
 	var err error
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		err = s.openPostgres(ctx, dsn, opt.Create)

@@ -103,8 +103,10 @@ func TestSetupTokenWorksOnce(t *testing.T)        { both(t, "SetupTokenWorksOnce
 func TestFirstKeyStays(t *testing.T)              { both(t, "FirstKeyStays") }
 func TestTunnelLimitHoldsInParallel(t *testing.T) { both(t, "TunnelLimitHoldsInParallel") }
 
-func TestOwnListsAreKept(t *testing.T)             { both(t, "OwnListsAreKept") }
-func TestOldVersionsAreForgotten(t *testing.T)     { both(t, "OldVersionsAreForgotten") }
+func TestOwnListsAreKept(t *testing.T)         { both(t, "OwnListsAreKept") }
+func TestOldVersionsAreForgotten(t *testing.T) { both(t, "OldVersionsAreForgotten") }
+func TestWebhooksAreKept(t *testing.T)         { both(t, "WebhooksAreKept") }
+
 func TestRequestsAreKept(t *testing.T)             { both(t, "RequestsAreKept") }
 func TestRequestLimitsHoldInParallel(t *testing.T) { both(t, "RequestLimitsHoldInParallel") }
 

@@ -24,6 +24,7 @@ type Tx struct {
 	entries  int
 	bump     bool
 	requests bool // a request for access was entered or decided
+	queued   bool // an event waits for a webhook
 	revision int64
 }
 
@@ -54,6 +55,9 @@ func (s *Store) Change(ctx context.Context, by By, fn func(*Tx) error) (revision
 	err = sqlTx.Commit()
 	if err == nil && tx.requests {
 		s.announceAccess()
+	}
+	if err == nil && tx.queued {
+		s.announceWebhooks()
 	}
 	return tx.revision, wrap(err, "committing a change")
 }

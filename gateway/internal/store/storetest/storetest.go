@@ -68,6 +68,7 @@ func Run(t *testing.T, open Open, only ...string) {
 		"AttachedSandboxesEnd":          attachedSandboxesEnd,
 		"SecretsAreBounded":             secretsAreBounded,
 		"RequestsAreKept":               requestsAreKept,
+		"WebhooksAreKept":               webhooksAreKept,
 		"RequestLimitsHoldInParallel":   requestLimitsHoldInParallel,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) {

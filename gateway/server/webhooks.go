@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"portreeve.dev/egress/dial"
+	"portreeve.dev/gateway/api"
+	"portreeve.dev/gateway/webhooks"
+	"portreeve.dev/policies"
+)
+
+// deliveriesKept is how long it is remembered what was delivered, or given up.
+const deliveriesKept = 7 * 24 * time.Hour
+
+// newSender makes what tells orgs' endpoints of events. Every connection of its is made under the floor of that moment, as the edge
+// would make it: an endpoint's URL is an org's word. nil: there is nobody to ask for names.
+func (c *control) newSender() (*webhooks.Sender, error) {
+	config := dial.Config{}
+	for _, s := range c.setup.UpstreamDNS {
+		addr, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return nil, fmt.Errorf("egress.upstream_dns: %w", err)
+		}
+		config.Servers = append(config.Servers, addr)
+	}
+	if len(config.Servers) == 0 {
+		c.log.Error("no webhook is sent: no DNS resolver is known, name one under egress.upstream_dns in the configuration")
+		return nil, nil
+	}
+	dialer, err := dial.New(config, nil) // under no floor until the first dial
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(c.setup.SystemRoots))
+	for _, pem := range c.setup.UpstreamCA {
+		roots.AppendCertsFromPEM([]byte(pem))
+	}
+	return webhooks.New(webhooks.Config{
+		Queue: c.store, Roots: roots, Log: c.log,
+		Dial: func(ctx context.Context, org, host string, port uint16) (net.Conn, error) {
+			floor, err := c.floorNow(ctx)
+			if err != nil {
+				return nil, err
+			}
+			dialer.SetFloor(floor)
+			// The URL names the host: an exemption that the org has may be used, and no other.
+			conn, _, err := dialer.Dial(ctx, dial.Target{Org: org, Host: host, Port: port, Named: true})
+			return conn, err
+		},
+		Secrets: func(e webhooks.Endpoint, sealed []byte) ([][]byte, error) {
+			return api.OpenWebhookSecrets(c.keyring, e, sealed)
+		},
+	})
+}
+
+// floorNow is the floor with the exemptions as the edges have them: for orgs by id.
+func (c *control) floorNow(ctx context.Context) (*policies.Floor, error) {
+	all, err := c.exemptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config := policies.FloorConfig{Hard: c.setup.Hard}
+	for _, e := range all {
+		p, err := netip.ParsePrefix(e.CIDR)
+		if err != nil {
+			return nil, err
+		}
+		config.Exempt = append(config.Exempt, policies.Exemption{CIDR: p, Ports: e.Ports, Orgs: e.Orgs})
+	}
+	return policies.NewFloor(config)
+}
+
+// newDenials sums up denials for the orgs that want to be told.
+func (c *control) newDenials() *webhooks.Denials {
+	return &webhooks.Denials{Log: c.log, Now: time.Now, Send: func(ctx context.Context, org string, s webhooks.DeniedSummary) error {
+		return c.store.EnqueueWebhooks(ctx, org, webhooks.Denied, s)
+	}}
+}
+
+// sendWebhooks delivers until ctx ends.
+func (c *control) sendWebhooks(ctx context.Context) {
+	if c.sender == nil {
+		return
+	}
+	c.running.Go(func() { c.denials.Run(ctx) })
+	if err := c.sender.Run(ctx); err != nil {
+		c.log.Error("webhooks are not sent any more", "err", err)
+	}
+}
+
+// attempts is the sender as the API knows it.
+func (c *control) attempts() api.Webhooks {
+	if c.sender == nil {
+		return nil
+	}
+	return c.sender
+}
