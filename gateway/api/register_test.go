@@ -110,7 +110,7 @@ func TestMethodsAndRoutesThatAreNot(t *testing.T) {
 		t.Errorf("Allow: %q", a.Header.Get("Allow"))
 	}
 	c.Do("GET", "/sandboxes/", nil).Refused(404, "route_not_found")
-	c.Do("POST", "/webhooks", object{}).Refused(404, "route_not_found") // not yet
+	c.Do("POST", "/artifacts", object{}).Refused(404, "route_not_found") // not yet
 	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"} {
 		if got := c.Do("GET", "/sandboxes", nil).Header.Get(name); got != want {
 			t.Errorf("%s: %q", name, got)
