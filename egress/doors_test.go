@@ -23,7 +23,7 @@ const rules = `
 	{"id": "pass", "action": "allow", "hosts": ["pass.test"]},
 	{"id": "never", "action": "deny", "hosts": ["denied.test"]},
 	{"id": "clear", "action": "allow", "hosts": ["clear.test"], "ports": [80], "protocols": ["http"], "foreign_credentials": "block"},
-	{"id": "raw", "action": "allow", "hosts": ["raw.test"], "ports": [5432], "protocols": ["postgres"]},
+	{"id": "raw", "action": "allow", "hosts": ["raw.test"], "ports": [5432], "protocols": ["tcp"]},
 	{"id": "private", "action": "allow", "hosts": ["private.test"], "ports": [80, 443], "protocols": ["http", "https"], "tls": "inspect", "foreign_credentials": "allow"},
 	{"id": "granted", "action": "allow", "hosts": ["granted.test"], "tls": "inspect"}`
 

@@ -35,6 +35,44 @@ func reference(layers []Layer, r Request) Verdict {
 	if v.Observed {
 		v.Named = false
 	}
+	return refResolvers(layers, r, asked, v)
+}
+
+// refResolvers closes what leads to another resolver: in each layer that allows it without naming it exactly.
+func refResolvers(layers []Layer, r Request, asked Protocol, v Verdict) Verdict {
+	open := layers[0].Document.DoH == DoHAllow
+	for _, l := range layers {
+		open = open && l.Document.DoH != DoHBlock
+	}
+	if open {
+		v.DoH = true
+		return v
+	}
+	known := r.Host == "dns.google" || r.Stage != StageName && r.Port == 853 || r.Host == "" && r.Port == 443 && r.Addr.Unmap().String() == "8.8.8.8"
+	if !known {
+		return v
+	}
+	for _, l := range layers {
+		some, exact := false, false
+		for j := range l.Document.Rules {
+			rule := &l.Document.Rules[j]
+			for i := range protocolNames {
+				if p := Protocol(1 << i); rule.Action != Allow || asked&p == 0 || !refMatch(rule, r, p) {
+					continue
+				}
+				near := refCloseness(rule, r)
+				some, exact = true, exact || r.Host != "" && near == 1000 || r.Host == "" && near == 2+r.Addr.Unmap().BitLen()
+			}
+		}
+		switch {
+		case !some || exact:
+		case !r.Now.IsZero() && l.Document.ObserveUntil.After(r.Now):
+			v.Reason, v.Observed, v.Named = ReasonDoH, true, false
+		default:
+			return Verdict{Reason: ReasonDoH}
+		}
+	}
+	v.DoH = true
 	return v
 }
 
