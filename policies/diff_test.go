@@ -2,6 +2,7 @@ package policies
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +60,7 @@ func TestDiffTellsAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := drawDocument(t), drawDocument(t)
 		c := Diff(from, to)
-		applied := &Document{ObserveUntil: to.ObserveUntil, FailureMode: to.FailureMode, MaxStale: to.MaxStale}
+		applied := &Document{DoH: to.DoH, ObserveUntil: to.ObserveUntil, FailureMode: to.FailureMode, MaxStale: to.MaxStale}
 		changed := map[string]RuleChange{}
 		for _, r := range c.Rules {
 			changed[r.ID] = r
@@ -76,8 +77,15 @@ func TestDiffTellsAll(t *testing.T) {
 				applied.Rules = append(applied.Rules, *r.After)
 			}
 		}
-		if len(c.Fields) > 1 || len(c.Fields) == 1 && from.ObserveUntil.Equal(to.ObserveUntil) || len(c.Fields) == 0 && !from.ObserveUntil.Equal(to.ObserveUntil) {
-			t.Fatalf("fields %v", c.Fields)
+		var fields []string
+		if !from.ObserveUntil.Equal(to.ObserveUntil) {
+			fields = append(fields, "observe_until")
+		}
+		if from.DoH != to.DoH {
+			fields = append(fields, "doh")
+		}
+		if slices.Sort(fields); !slices.Equal(slices.Sorted(slices.Values(c.Fields)), fields) {
+			t.Fatalf("fields %v, want %v", c.Fields, fields)
 		}
 		if again := Diff(applied, to); !again.Empty() {
 			t.Fatalf("%+v", again)
