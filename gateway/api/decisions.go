@@ -120,6 +120,10 @@ type decisionIDIn struct {
 
 func (s *Server) explainDecision(ctx context.Context, c *caller, in *decisionIDIn) (*decisionOut, error) {
 	d, err := s.Store.Decision(ctx, c.org(), in.ID)
+	if errors.Is(err, store.ErrNotFound) { // whoever was just refused knows the id before it is here
+		s.Settle(ctx)
+		d, err = s.Store.Decision(ctx, c.org(), in.ID)
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("decision")
 	}

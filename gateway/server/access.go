@@ -60,6 +60,10 @@ func (c *control) ownDecision(ctx context.Context, in role.DecisionQuery) (decis
 		return decisions.Decision{}, err
 	}
 	d, err := c.store.Decision(ctx, in.Org, in.ID)
+	if errors.Is(err, store.ErrNotFound) { // whoever was just refused knows the id before it is here
+		c.settle(ctx)
+		d, err = c.store.Decision(ctx, in.Org, in.ID)
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Sandbox != in.Sandbox || d.Incarnation != in.Incarnation) {
 		return decisions.Decision{}, &link.Error{Code: role.CodeNoDecision, Message: "there is no such decision of this sandbox"}
 	}
