@@ -15,7 +15,7 @@ import (
 
 // A hello may hide another name inside, encrypted to the server, and nobody else can tell whether it does: clients make up an extension
 // that looks the same (GREASE). But the server can be asked whether it has a key to read one with. One that has none answers
-// to the outer name, which was judged, whatever the extension holds. See docs/adr/0010-hidden-names.md.
+// to the outer name, which was judged, whatever the extension holds. See docs/adr/0011-hidden-names.md.
 
 // reachOuter takes a connection for a client whose hello may hide a name, at the address that was dialled. It is let through to a server
 // that reads no hidden names, and refused to others.
