@@ -214,7 +214,8 @@ func (x *exchange) failed(err error) {
 	if err == nil {
 		return
 	}
-	if errors.Is(err, forward.ErrAborted) || x.r.Context().Err() != nil {
+	// That the request's context has ended by now says nothing: giving up what is left of a body ends it too.
+	if errors.Is(err, forward.ErrAborted) || errors.Is(err, context.Canceled) {
 		panic(http.ErrAbortHandler)
 	}
 	p := forwardProblem(err)
