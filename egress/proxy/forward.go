@@ -32,7 +32,7 @@ func (x *exchange) outgoing() *http.Request {
 		Trailer:       announced(x.r.Trailer),
 	}
 	if x.r.ContentLength != 0 {
-		out.Body = &countedBody{x.r.Body, &x.live, x.r, out.Trailer}
+		out.Body = &countedBody{ReadCloser: x.r.Body, live: &x.live, from: x.r, room: out.Trailer}
 	}
 	return out.WithContext(x.ctx)
 }
@@ -57,15 +57,21 @@ type countedBody struct {
 	live *egress.Live
 	from *http.Request
 	room http.Header
+	// ended: it was read to its end. A transport asks once more, to see that nothing follows; by then the answer may have begun,
+	// with which the server closes the body, and the transport would take that for a failure and cut the answer off.
+	ended bool
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
+	if b.ended {
+		return 0, io.EOF
+	}
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
 		b.live.Out.Add(int64(n))
 		b.live.Last.Store(time.Now().UnixNano())
 	}
-	if err == io.EOF {
+	if b.ended = err == io.EOF; b.ended {
 		for name := range b.room {
 			b.room[name] = b.from.Trailer[name]
 		}
