@@ -108,8 +108,12 @@ func TestNothingOutWhileProcessesDie(t *testing.T) {
 
 	again := l.StartProduct(t, lab.ProductOptions{Config: small, State: p.State})
 	quiet(t, l, "while the next run cleans up")
-	if answer, err := again.API("GET", "/sandbox/"+b.ID, nil); err != nil || answer.Status == 200 && strings.Contains(string(answer.Body), `"status":"running"`) {
-		t.Errorf("the sandbox of a killed run: %v %v", answer, err)
+	var answer lab.Answer
+	if err := lab.Await(20*time.Second, "word that the sandbox of a killed run is gone", func() bool { // rows follow once the node is there
+		answer, err = again.API("GET", "/sandbox/"+b.ID, nil)
+		return err == nil && (answer.Status != 200 || !strings.Contains(string(answer.Body), `"status":"running"`))
+	}); err != nil {
+		t.Errorf("%v: %v", err, answer)
 	}
 	if err := again.Stop(); err != nil {
 		t.Error(err)
