@@ -33,8 +33,8 @@ func (p Protocol) Has(q Protocol) bool { return q != 0 && p&q == q }
 // One reports whether p is exactly one known protocol.
 func (p Protocol) One() bool { return bits.OnesCount8(uint8(p)) == 1 && p&^AllProtocols == 0 }
 
-// port is the port that goes without saying for one protocol; 0: there is none.
-func (p Protocol) port() uint16 {
+// Port is the port that goes without saying for one protocol; 0: there is none.
+func (p Protocol) Port() uint16 {
 	if !p.One() {
 		return 0
 	}

@@ -161,7 +161,7 @@ func normalTest(t *Test, path pathFunc, errs *Errors) {
 		return
 	}
 	if t.Port == 0 {
-		if t.Port = t.Protocol.port(); t.Port == 0 {
+		if t.Port = t.Protocol.Port(); t.Port == 0 {
 			errs.add(path(".port"), "", "%v has no port of its own, name it", t.Protocol)
 		}
 	}

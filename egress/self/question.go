@@ -48,7 +48,7 @@ func (q question) request() (policies.Request, error) {
 		}
 	}
 	if r.Port = q.Port; r.Port == 0 {
-		r.Port = usualPort(r.Protocol)
+		r.Port = r.Protocol.Port()
 	}
 	if r.Port == 0 {
 		return r, invalid("port", "is missing; this protocol has none of its own")
@@ -97,20 +97,6 @@ func (q question) inside(r *policies.Request) error {
 	}
 	r.Path = path
 	return nil
-}
-
-func usualPort(p policies.Protocol) uint16 {
-	switch p {
-	case policies.HTTPS, policies.TLS:
-		return 443
-	case policies.HTTP:
-		return 80
-	case policies.SSH:
-		return 22
-	case policies.Postgres:
-		return 5432
-	}
-	return 0
 }
 
 // judge asks the floor and the policy in force, as the proxy would, at the time in r.

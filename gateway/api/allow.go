@@ -211,7 +211,7 @@ func (s *Server) allowRule(in *allowIn, end time.Time) (json.RawMessage, policie
 	}
 	port := uint16(in.Body.Port)
 	if port == 0 {
-		port = defaultPort(protocol)
+		port = protocol.Port()
 	}
 	if port == 0 {
 		return nil, policies.Request{}, invalid("body.port", "is missing; this protocol has none of its own")

@@ -102,7 +102,7 @@ func normalAsk(a egress.Ask) (store.AccessRequest, error) {
 		}
 	}
 	if r.Protocol = protocol.String(); r.Port == 0 {
-		r.Port = defaultPort(protocol)
+		r.Port = protocol.Port()
 	}
 	if r.Port == 0 {
 		return r, refuseAsk("port", "is missing; this protocol has none of its own")

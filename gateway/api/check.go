@@ -155,7 +155,7 @@ func (s *Server) question(in *checkIn) (policies.Request, error) {
 		return r, err
 	}
 	if r.Port = uint16(port); port == 0 {
-		r.Port = defaultPort(r.Protocol)
+		r.Port = r.Protocol.Port()
 	}
 	if r.Port == 0 {
 		return r, invalid("body.port", "is missing; this protocol has none of its own")
@@ -196,20 +196,6 @@ func requestOf(method, path string, r *policies.Request) error {
 	}
 	r.Path = canonical
 	return nil
-}
-
-func defaultPort(p policies.Protocol) uint16 {
-	switch p {
-	case policies.HTTPS, policies.TLS:
-		return 443
-	case policies.HTTP:
-		return 80
-	case policies.SSH:
-		return 22
-	case policies.Postgres:
-		return 5432
-	}
-	return 0
 }
 
 // recorded turns a stored decision back into what was judged, now. False: it was not a policy's verdict.
