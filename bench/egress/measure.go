@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,16 +21,16 @@ type figures struct {
 
 // row measures all contenders of a row and prints them.
 func (w *world) row(ctx context.Context, r row, rounds int, seconds float64) error {
-	fmt.Printf("\n%s: %s\n", r.name, r.what)
+	fmt.Fprintf(os.Stderr, "%s: %s\n", r.name, r.what)
 	if r.measure == fair {
-		return w.fairness(ctx, rounds, seconds)
+		return w.fairness(ctx, r, rounds, seconds)
 	}
 	all := make([][]figures, len(r.contenders))
 	stands := make([]*stand, len(r.contenders))
 	for i, c := range r.contenders {
 		s, err := c.ready(w)
 		if err != nil {
-			fmt.Printf("  %-10s is left out: %v\n", c.name, err)
+			fmt.Fprintf(os.Stderr, "  %s is left out: %v\n", c.name, err)
 			continue
 		}
 		stands[i] = s
@@ -41,7 +43,7 @@ func (w *world) row(ctx context.Context, r row, rounds int, seconds float64) err
 			}
 			f, err := w.measure(ctx, r.measure, s, seconds)
 			if err != nil {
-				fmt.Printf("  %-10s failed: %v\n", r.contenders[i].name, err)
+				fmt.Fprintf(os.Stderr, "  %s failed: %v\n", r.contenders[i].name, err)
 				if i == 0 {
 					return fmt.Errorf("the last decision: %s", w.product.last())
 				}
@@ -52,9 +54,11 @@ func (w *world) row(ctx context.Context, r row, rounds int, seconds float64) err
 			all[i] = append(all[i], f)
 		}
 	}
+	title := r.what
 	for i, c := range r.contenders {
 		if stands[i] != nil {
-			show(r.measure, c.name, all[i], all[1])
+			show(r.measure, title, c.name, all[i], all[1])
+			title = ""
 		}
 	}
 	return nil
@@ -73,9 +77,9 @@ func (w *world) measure(ctx context.Context, m measure, s *stand, seconds float6
 			memory = resident(pids)
 		}
 	}
-	args := s.args
+	args := slices.Clone(s.args)
 	if m == rated {
-		args = append(slices.Clone(args), "-seconds", fmt.Sprint(seconds))
+		args = append(args, "-seconds", fmt.Sprint(seconds), "-share", fmt.Sprint(w.share))
 	}
 	r, err := w.load(ctx, s.from, warm, args...)
 	if err != nil {
@@ -112,7 +116,17 @@ func spreadOf(values []float64) spread {
 	return spread{s[0], s[len(s)/2], s[len(s)-1]}
 }
 
-func (s spread) String() string { return fmt.Sprintf("%.4g (%.4g to %.4g)", s.median, s.low, s.high) }
+func (s spread) String() string {
+	return fmt.Sprintf("%s (%s to %s)", short(s.median), short(s.low), short(s.high))
+}
+
+// short writes a figure with two places that count, or whole.
+func short(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
+}
 
 // of picks one figure out of each round.
 func of(all []figures, pick func(figures) float64) []float64 {
@@ -123,77 +137,73 @@ func of(all []figures, pick func(figures) float64) []float64 {
 	return out
 }
 
-func show(m measure, name string, own, reference []figures) {
-	cpu := func(f figures) float64 { return f.cpu }
-	ratio := ""
-	if refs := of(reference, cpu); m != idle && len(refs) == len(own) && refs[0] > 0 && own[0].cpu > 0 {
-		ratios := make([]float64, len(own))
-		for i := range own {
-			ratios[i] = own[i].cpu / max(refs[i], 1e-9)
-		}
-		ratio = fmt.Sprintf(", %.2f x", spreadOf(ratios).median)
-		if s := spreadOf(refs); s.high-s.low > 0.2*s.median {
-			ratio += " (void: the reference moved by over 20 %)"
-		}
-	}
+// tableHead stands above all that show prints.
+const tableHead = `| what | by | processor time | to the reference | median | 99 of 100 | more |
+| --- | --- | --- | --- | --- | --- | --- |
+`
+
+// show prints one line of the table; what is empty below a contender of the same row.
+func show(m measure, what, name string, own, reference []figures) {
+	cpu := of(own, func(f figures) float64 { return f.cpu })
+	var cost, ratio, p50, p99, more string
 	switch m {
 	case idle:
-		fmt.Printf("  %-10s %s KiB each\n", name, spreadOf(of(own, func(f figures) float64 { return f.memory })))
+		more = spreadOf(of(own, func(f figures) float64 { return f.memory })).String() + " KiB each"
 	case stream:
-		fmt.Printf("  %-10s %s MB/s, %s CPU s per GiB%s\n", name, spreadOf(of(own, func(f figures) float64 { return f.speed })), spreadOf(of(own, cpu)), ratio)
+		cost, more = spreadOf(cpu).String()+" s per GiB", spreadOf(of(own, func(f figures) float64 { return f.speed })).String()+" MB/s"
+		ratio = ratioTo(cpu, reference)
+	case fair:
 	default:
-		fmt.Printf("  %-10s %s CPU µs each%s; p50 %s µs, p99 %s µs\n", name, spreadOf(of(own, cpu)), ratio,
-			spreadOf(of(own, func(f figures) float64 { return f.p50 })), spreadOf(of(own, func(f figures) float64 { return f.p99 })))
-		if last := own[len(own)-1].parts; len(last) > 1 {
-			fmt.Print("            of that in the last round:")
-			for _, name := range slices.Sorted(maps.Keys(last)) {
-				fmt.Printf(" %s %.4g", name, last[name])
-			}
-			fmt.Println()
-		}
+		cost, ratio = spreadOf(cpu).String()+" µs", ratioTo(cpu, reference)
+		more = partsOf(own)
 	}
+	if m == rated || m == fair {
+		p50, p99 = milliseconds(of(own, func(f figures) float64 { return f.p50 })), milliseconds(of(own, func(f figures) float64 { return f.p99 }))
+	}
+	if spreadOf(cpu).high == 0 {
+		cost = ""
+	}
+	fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", what, name, cost, ratio, p50, p99, more)
 }
 
-// fairness measures the second org alone, then while the first floods.
-func (w *world) fairness(ctx context.Context, rounds int, seconds float64) error {
-	victim := w.product.stand(1, "open.test", append(loadArgs("request", 200), "-seconds", fmt.Sprint(seconds)))
-	floods := []*stand{
-		w.product.stand(0, "pass.test", []string{"-mode", "connect", "-rate", "2000", "-workers", "64"}),
-		{w.product.pids, &w.product.boxes[0].space, []string{"-mode", "dns", "-rate", "20000", "-workers", "64", "-addr", w.product.boxes[0].gateway + ":53", "-name", "pass.test"}, nil},
+// ratioTo is the median of the ratios within each round, and says when they are worth nothing.
+func ratioTo(cpu []float64, reference []figures) string {
+	refs := of(reference, func(f figures) float64 { return f.cpu })
+	if len(refs) != len(cpu) || spreadOf(refs).low <= 0 || spreadOf(cpu).high == 0 {
+		return ""
 	}
-	var alone, beside []figures
-	for range rounds {
-		r, err := w.load(ctx, victim.from, nil, victim.args...)
-		if err != nil {
-			return err
-		}
-		alone = append(alone, figures{p50: r.P50, p99: r.P99})
-		flooding, stop := context.WithCancel(ctx)
-		ended := make(chan struct{}, len(floods))
-		for _, s := range floods {
-			go func() {
-				// Its answers are nobody's business; that it is cut off is how it ends.
-				w.load(flooding, s.from, nil, append(slices.Clone(s.args), "-seconds", fmt.Sprint(seconds+2))...)
-				ended <- struct{}{}
-			}()
-		}
-		time.Sleep(500 * time.Millisecond)
-		r, err = w.load(ctx, victim.from, nil, victim.args...)
-		stop()
-		for range floods {
-			<-ended
-		}
-		if err != nil {
-			return err
-		}
-		beside = append(beside, figures{p50: r.P50, p99: r.P99})
+	ratios := make([]float64, len(cpu))
+	for i := range cpu {
+		ratios[i] = cpu[i] / refs[i]
 	}
-	for _, x := range []struct {
-		name string
-		all  []figures
-	}{{"alone", alone}, {"beside it", beside}} {
-		fmt.Printf("  %-10s p50 %s µs, p99 %s µs\n", x.name, spreadOf(of(x.all, func(f figures) float64 { return f.p50 })),
-			spreadOf(of(x.all, func(f figures) float64 { return f.p99 })))
+	text := fmt.Sprintf("%.2f", spreadOf(ratios).median)
+	if s := spreadOf(refs); s.high-s.low > 0.2*s.median {
+		text += ", void: the reference moved"
 	}
-	return nil
+	return text
+}
+
+// partsOf says which program took how much, as the median; what took next to nothing is left out.
+func partsOf(own []figures) string {
+	names := map[string]bool{}
+	for _, f := range own {
+		for name := range f.parts {
+			names[name] = true
+		}
+	}
+	if len(names) < 2 {
+		return ""
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if v := spreadOf(of(own, func(f figures) float64 { return f.parts[name] })).median; v >= 1 {
+			parts = append(parts, fmt.Sprintf("%s %s", name, short(v)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func milliseconds(micros []float64) string {
+	s := spreadOf(micros)
+	return spread{s.low / 1000, s.median / 1000, s.high / 1000}.String() + " ms"
 }

@@ -189,8 +189,13 @@ func (s *space) awaitPort(network, addr string, p *process) error {
 	return fmt.Errorf("%s does not listen on %s: %s", p.name, addr, p.said())
 }
 
-func output(args ...string) (string, error) {
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+func output(args ...string) (string, error) { return outputOf("", args...) }
+
+// outputOf runs a command with something on its standard input.
+func outputOf(input string, args ...string) (string, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
 	}

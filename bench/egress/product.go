@@ -30,9 +30,10 @@ type product struct {
 		SetupToken string         `json:"setup_token"`
 		EdgeNetns  string         `json:"edge_netns"`
 	}
-	client *http.Client
-	boxes  []*box // one of each org
-	frozen map[int]bool
+	client   *http.Client
+	boxes    []*box // one of each org
+	frozen   map[int]bool
+	attached string // a sandbox of the first org that comes in by doors
 }
 
 // A box is a sandbox's namespace, with a client's address in it.
@@ -48,11 +49,12 @@ egress:
   upstream_dns: ["%[1]s"]
   upstream_ca: [%[2]q]
   floor_exempt: [{cidr: 203.0.113.0/24}]
+  doors: {http: "%[3]s:%[4]s", name: door.test}
 `
 
 func (w *world) startProduct(ctx context.Context) (*product, error) {
 	p := &product{w: w, frozen: map[int]bool{}, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: w.dialGate}}}
-	if err := os.WriteFile(w.path("config.yaml"), fmt.Appendf(nil, config, targetAddr, w.path("ca.pem")), 0o644); err != nil {
+	if err := os.WriteFile(w.path("config.yaml"), fmt.Appendf(nil, config, targetAddr, w.path("ca.pem"), doorAddr, doorPort), 0o644); err != nil {
 		return nil, err
 	}
 	var err error
@@ -87,7 +89,7 @@ func (w *world) startProduct(ctx context.Context) (*product, error) {
 		}
 		p.boxes = append(p.boxes, b)
 	}
-	return p, nil
+	return p, p.attach()
 }
 
 // furnish gives an org its rules, a granted secret and a sandbox, and puts a client in the sandbox's place.
@@ -144,34 +146,46 @@ func (p *product) freeze(id string) error {
 	return fmt.Errorf("no process of %s", id)
 }
 
-// occupy finds the namespace of the sandbox without an occupant yet, and gives its link the address that gVisor has taken
-// off it.
+// occupy gives a sandbox's link the address that gVisor has taken off it, so that a plain client can be there.
 func (p *product) occupy(addr string) (*box, error) {
-	mount := p.info.PIDs["node"]
-	names, err := output("nsenter", "-t", fmt.Sprint(mount), "-m", "ip", "netns", "list")
+	ip := net.ParseIP(addr).To4()
+	ip[3]-- // the even address of the pair is the edge's
+	name, err := p.behind(ip.String())
 	if err != nil {
 		return nil, err
 	}
-	taken := map[string]bool{}
-	for _, b := range p.boxes {
-		taken[b.name] = true
+	b := &box{space{name, p.info.PIDs["node"]}, ip.String()}
+	for _, args := range [][]string{{"ip", "addr", "add", addr + "/31", "dev", "eth0"}, {"ip", "route", "add", "default", "via", b.gateway}} {
+		if _, err := b.run(args...); err != nil {
+			return nil, err
+		}
 	}
-	ip := net.ParseIP(addr).To4()
-	ip[3]-- // the even address of the pair is the edge's
+	return b, nil
+}
+
+// behind finds the namespace whose link ends at an address of the edge's: there are also sandboxes that wait to be given out.
+func (p *product) behind(gateway string) (string, error) {
+	edge := &space{p.info.EdgeNetns, p.info.PIDs["node"]}
+	text, err := edge.run("ip", "-o", "addr", "show", "to", gateway)
+	if err != nil {
+		return "", err
+	}
+	index, _, _ := strings.Cut(text, ":")
+	names, err := output("nsenter", "-t", fmt.Sprint(edge.mount), "-m", "ip", "netns", "list")
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(names) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(name, "pr"+strings.TrimPrefix(p.info.EdgeNetns, "portreeve-")+"-") || taken[name] {
+		if !strings.HasPrefix(name, "pr"+strings.TrimPrefix(p.info.EdgeNetns, "portreeve-")+"-") {
 			continue
 		}
-		b := &box{space{name, mount}, ip.String()}
-		for _, args := range [][]string{{"ip", "addr", "add", addr + "/31", "dev", "eth0"}, {"ip", "route", "add", "default", "via", b.gateway}} {
-			if _, err := b.run(args...); err != nil {
-				return nil, err
-			}
+		link, err := (&space{name, edge.mount}).run("ip", "-o", "link", "show", "eth0")
+		if err == nil && strings.Contains(link, "eth0@if"+index+":") {
+			return name, nil
 		}
-		return b, nil
 	}
-	return nil, fmt.Errorf("no namespace for %s in %q", addr, names)
+	return "", fmt.Errorf("no namespace behind %s in %q", gateway, names)
 }
 
 // call is one call of the API; an answer that is no success is an error.

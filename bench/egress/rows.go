@@ -51,6 +51,11 @@ var rows = []row{
 		[]contender{ours("pass.test", "idle", 0), haproxy("idle", 0)}},
 	{"open/idle", "1,000 idle connections that are opened", idle,
 		[]contender{ours("open.test", "idle", 0), goproxy(true, "idle", 0)}},
+	{"connect/request", "a request inside a tunnel by CONNECT, through a door, 1,500 a second", rated,
+		append(tunnels("request", 1500), direct("pass.test", "request", 1500))},
+	{"connect/connect", "a new tunnel by CONNECT, through a door, with one request, 150 a second", rated,
+		append(tunnels("connect", 150), direct("pass.test", "connect", 150))},
+	{"connect/idle", "1,000 idle tunnels by CONNECT, through a door", idle, tunnels("idle", 0)},
 	{"fairness", "requests of a second org while the first opens connections and looks up names as fast as it can", fair, nil},
 }
 
@@ -63,7 +68,7 @@ func loadArgs(mode string, rate float64) []string {
 	case "bytes":
 		args = append(args, "-body", fmt.Sprint(large))
 	case "idle":
-		args = append(args, "-workers", "1000", "-seconds", "4")
+		args = append(args, "-workers", "1000", "-seconds", "3")
 	case "connect":
 		args = append(args, "-rate", fmt.Sprint(rate), "-workers", "16")
 	default:

@@ -44,6 +44,7 @@ type world struct {
 	dir, tools, bin  string
 	gate, net, other *space // the product and the references; the target; the references' client
 	product          *product
+	share            float64 // of a row's rate that is sent
 	undo             []func()
 }
 

@@ -43,13 +43,14 @@ type client struct {
 func main() {
 	mode := flag.String("mode", "request", "request, connect, dns, bytes or idle")
 	rate := flag.Float64("rate", 1000, "a second")
+	share := flag.Float64("share", 1, "of the rate that is sent")
 	seconds := flag.Float64("seconds", 3, "")
 	workers := flag.Int("workers", 32, "connections, or queries, at once")
 	var c client
 	flag.StringVar(&c.addr, "addr", "", "what is dialled")
 	flag.StringVar(&c.name, "name", "", "server name, or name that is looked up")
 	flag.IntVar(&c.body, "body", 1024, "bytes of an answer")
-	proxy := flag.String("proxy", "", "http://user:password@host:port")
+	proxy := flag.String("proxy", "", "http://user:password@host:port, https for TLS to the proxy, or unix:///path")
 	resolver := flag.String("resolver", "", "asked once for the address of the host in -addr")
 	flag.Parse()
 	if *resolver != "" {
@@ -63,6 +64,7 @@ func main() {
 			fail(err)
 		}
 	}
+	*rate *= *share
 	length := time.Duration(*seconds * float64(time.Second))
 	switch *mode {
 	case "request":
@@ -178,7 +180,11 @@ func (c client) dial() (net.Conn, error) {
 	if c.proxy == nil {
 		return d.Dial("tcp", c.addr)
 	}
-	conn, err := d.Dial("tcp", c.proxy.Host)
+	network, addr := "tcp", c.proxy.Host
+	if c.proxy.Scheme == "unix" {
+		network, addr = "unix", c.proxy.Path
+	}
+	conn, err := d.Dial(network, addr)
 	if err != nil {
 		return nil, err
 	}
