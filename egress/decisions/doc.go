@@ -30,6 +30,7 @@
 //   - EC-11: a decision on a connection says at which level its destination is known (TestLevelIsNeeded).
 //   - EC-12: a loss that can't be counted is said to be one, so that nobody goes on after it (TestUncountedLossIsSaid).
 //   - EC-13: nothing is recorded into a file that the next start would not find, and what it holds is shipped (TestMovedFileIsShippedFirst).
+//   - EC-14: what has a row of its own has its end written too, under whatever rule, and no end's bytes are dropped for want of room to count (TestEveryEndIsWritten).
 //
 // # Not here
 //

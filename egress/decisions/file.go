@@ -325,6 +325,9 @@ func (f *file) writeCounts(ctx context.Context, batch []*entry) error {
 		}
 		f.counts[row.id] = row
 	}
+	for _, e := range batch {
+		e.row = e.fold.id
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package decisions_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,6 +120,72 @@ func TestCountingRule(t *testing.T) {
 	}
 	if s.Lost() != 0 {
 		t.Errorf("%d lost", s.Lost())
+	}
+}
+
+// A rule that counts doesn't take away the end of what has a row of its own, nor the bytes of what no count has room for.
+func TestEveryEndIsWritten(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	s := open(t, t.TempDir(), decisions.Config{Now: func() time.Time { return now }})
+	end := decisions.Closing{Status: 200, BytesOut: 10, BytesIn: 20}
+	secret := decision("org_a", "sbx_a")
+	secret.Fold, secret.Secrets = true, []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}
+	record(t, s, secret)
+	if err := s.CloseFlow(t.Context(), secret, end); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, s)
+	if got := rows(t, s, false); len(got) != 2 || got[1].ID != secret.ID || !got[1].Closed || got[1].Status != 200 || got[1].BytesIn != 20 {
+		t.Fatalf("of a request with a secret under a rule that counts: %+v", got)
+	}
+
+	counted := decision("org_a", "sbx_b")
+	counted.Fold = true
+	record(t, s, counted)
+	now = now.Add(time.Minute) // its count is over
+	rows(t, s, false)
+	for i := range 300 { // more than are watched for being equal
+		record(t, s, denied("sbx_b", fmt.Sprintf("h%d.test", i)))
+	}
+	other := decision("org_a", "sbx_b")
+	other.Fold, other.Host = true, "no.room.test"
+	record(t, s, other)
+	if other.Fold {
+		t.Error("a decision with a row of its own is said to be counted")
+	}
+	for _, d := range []*decisions.Decision{counted, other} {
+		if err := s.CloseFlow(t.Context(), d, end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, s)
+	now = now.Add(time.Minute)
+	var ends int64
+	for _, d := range rows(t, s, false)[3:] {
+		if d.Closed {
+			ends += d.BytesIn
+		}
+	}
+	if ends != 40 || s.Lost() != 0 {
+		t.Errorf("bytes of %d in ends, want 40; %d lost", ends, s.Lost())
+	}
+}
+
+// What is counted after its row was shipped is counted in another one, and is told that one's id.
+func TestLateCountHasTheIDOfItsRow(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	s := open(t, t.TempDir(), decisions.Config{Now: func() time.Time { return now }})
+	first, late := decision("org_a", "sbx_a"), decision("org_a", "sbx_a")
+	first.Fold, late.Fold = true, true
+	record(t, s, first)
+	now = now.Add(2 * time.Second)
+	if got := rows(t, s, true); len(got) != 1 || got[0].ID != first.ID {
+		t.Fatalf("the first row: %+v, told was %s", got, first.ID)
+	}
+	record(t, s, late)
+	now = now.Add(time.Minute)
+	if got := rows(t, s, false); len(got) != 2 || got[1].ID != late.ID || late.ID == first.ID {
+		t.Errorf("the rows are %+v, told was %s", got, late.ID)
 	}
 }
 

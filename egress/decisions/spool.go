@@ -45,7 +45,8 @@ type entry struct {
 	n       uint64
 	until   int64 // microseconds
 	out, in int64
-	charges bool // the fold's size was taken for this one
+	charges bool   // the fold's size was taken for this one
+	row     string // the id under which the fold counted it; given by the writer
 }
 
 // Open opens the spool in dir, which has to exist and belongs to it alone, and starts its writer. Close it.
@@ -102,7 +103,8 @@ func (s *Spool) Lost() uint64 {
 func (s *Spool) Size() int64 { return s.share.used() }
 
 // Record returns nil when d is committed. On any error the caller must act as if there were no verdict; d may then still be
-// found in the spool if ctx ended while its commit was under way. Where d is counted with others it gets the id of their row.
+// found in the spool if ctx ended while its commit was under way. Where d is counted with others it gets the id of their row; where it
+// is not, its Fold is cleared, so that its end is written too.
 func (s *Spool) Record(ctx context.Context, d *Decision) error {
 	if err := check(d); err != nil {
 		return s.lose(d, err)
@@ -112,6 +114,7 @@ func (s *Spool) Record(ctx context.Context, d *Decision) error {
 	if err != nil {
 		return s.lose(d, err)
 	}
+	d.Fold = d.Fold && row != nil
 	if more {
 		return s.count(ctx, d, row, now)
 	}
@@ -181,8 +184,11 @@ func (s *Spool) CloseFlow(ctx context.Context, d *Decision, c Closing) error {
 
 func (s *Spool) closeCounted(ctx context.Context, d *Decision, c Closing) error {
 	row, _, err := s.folds.of(d, s.cfg.Now(), s.newFold)
-	if err != nil || row == nil {
-		return err
+	if err == nil && row == nil { // more is watched than there is room for: a row for these bytes alone
+		row, err = s.newFold(d)
+	}
+	if err != nil {
+		return s.lose(d, err)
 	}
 	return s.enter(ctx, d, &entry{org: d.Org, fold: row, out: c.BytesOut, in: c.BytesIn, until: s.cfg.Now().UnixMicro()}, true)
 }
@@ -200,11 +206,11 @@ func (s *Spool) newFold(d *Decision) (*fold, error) {
 
 // count counts d in the row.
 func (s *Spool) count(ctx context.Context, d *Decision, row *fold, now time.Time) error {
-	id := row.id
-	if err := s.enter(ctx, d, &entry{org: d.Org, fold: row, n: 1, until: now.UnixMicro()}, false); err != nil {
+	e := &entry{org: d.Org, fold: row, n: 1, until: now.UnixMicro()}
+	if err := s.enter(ctx, d, e, false); err != nil {
 		return err
 	}
-	d.ID = id
+	d.ID = e.row
 	return nil
 }
 
