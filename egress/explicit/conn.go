@@ -25,7 +25,12 @@ type headConn struct {
 	mu    sync.Mutex
 	woken chan struct{} // closed when a Read must return
 	over  bool          // woken is closed
+
+	settled chan struct{} // closed when it was handed on or refused
+	once    sync.Once
 }
+
+func (c *headConn) settle() { c.once.Do(func() { close(c.settled) }) }
 
 func (c *headConn) Read(p []byte) (int, error) {
 	if len(c.unread) > 0 {
@@ -67,6 +72,7 @@ func (c *headConn) SetDeadline(t time.Time) error {
 // Close is the server's: after it nothing waits here.
 func (c *headConn) Close() error {
 	_ = c.SetReadDeadline(time.Now().Add(-time.Second))
+	defer c.settle()
 	return c.Conn.Close()
 }
 

@@ -22,6 +22,8 @@
 //   - EX-4: what comes behind a head is never parsed as another (TestNothingBehindARefusalIsParsed, TestConnectIsGivenAway).
 //   - EX-5: a head has a deadline and a size, and a connection that waits for one holds nothing else (TestSilentConnectionIsClosed).
 //   - EX-6: each request in absolute form shows the credential of the one who opened the connection (TestEachRequestShowsTheCredential).
+//   - EX-7: a connection is its caller's to count until it is known whose it is (TestStrangerIsCountedUntilItIsKnown).
+//   - EX-8: a refused head is recorded for whoever showed a credential in it (TestRefusedHeadIsRecordedForWhoeverSentIt).
 //
 // # Not here
 //
@@ -29,6 +31,6 @@
 //
 // # Failure
 //
-// With the proxy shutting down connections are closed. A refusal before a credential was seen is in no sandbox's decisions; it is
+// With the proxy shutting down connections are closed. A refusal without a credential that holds is in no sandbox's decisions; it is
 // counted (Refused).
 package explicit

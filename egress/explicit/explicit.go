@@ -86,24 +86,27 @@ func (s *Server) Run(ctx context.Context) error {
 // Refused counts the connections that were turned away before it was known whose they are.
 func (s *Server) Refused() uint64 { return s.refused.Load() }
 
-// ServeConn serves one connection and takes it over. It returns once the first head was read.
+// ServeConn serves one connection and takes it over. It returns once it is known whose the connection is and it was handed on, or
+// when it was refused: until then whoever calls has to count it.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn, keeper credentials.Keeper) {
 	_ = nc.SetReadDeadline(time.Now().Add(s.cfg.Head))
 	h, head, rest, err := httphead.ReadProxy(nc)
 	var refusal *httphead.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		s.refuseHead(ctx, nc, keeper, refusal)
+		s.refuseHead(ctx, nc, keeper, head, refusal)
 		return
 	case err != nil:
 		s.silent(ctx, nc, keeper, err)
 		return
 	}
 	_ = nc.SetReadDeadline(time.Time{})
-	c := &headConn{Conn: nc, ctx: ctx, keeper: keeper, connect: h.Connect(), head: head, unread: head, rest: rest, woken: make(chan struct{})}
+	c := &headConn{Conn: nc, ctx: ctx, keeper: keeper, connect: h.Connect(), head: head, unread: head, rest: rest, woken: make(chan struct{}), settled: make(chan struct{})}
 	if !s.inbox.put(c) {
 		nc.Close()
+		return
 	}
+	<-c.settled
 }
 
 // silent is the end of a connection that never said what it wants.
@@ -120,15 +123,21 @@ func (s *Server) silent(ctx context.Context, nc net.Conn, keeper credentials.Kee
 	s.refused.Add(1)
 }
 
-// refuseHead answers a head that can't be read in one way, and records it where it is known whose it is.
-func (s *Server) refuseHead(ctx context.Context, nc net.Conn, keeper credentials.Keeper, refusal *httphead.Refusal) {
+// refuseHead answers a head that can't be read in one way, and records it where it is known whose it is: by the socket, or by
+// the one credential in it, which serves for nothing else.
+func (s *Server) refuseHead(ctx context.Context, nc net.Conn, keeper credentials.Keeper, head []byte, refusal *httphead.Refusal) {
 	reason := policies.ReasonParse
 	if refusal.Status == http.StatusRequestHeaderFieldsTooLarge {
 		reason = policies.ReasonHeadTooLarge
 	}
 	message := "The request was refused: " + refusal.Detail + "."
 	told := plainRefusal(refusal.Status, reason, message)
-	if b, ok := keeper.Known(); ok {
+	b, ok := keeper.Known()
+	if sent := httphead.FieldOf(head, "proxy-authorization"); !ok && len(sent) > 0 {
+		a := admit(ctx, keeper, sent)
+		b, ok = a.Binding, a.Reason == ""
+	}
+	if ok {
 		told = s.cfg.Proxy.RefuseDoor(ctx, b, proxy.DoorTarget{}, reason, message)
 		told.Status = refusal.Status
 	} else {

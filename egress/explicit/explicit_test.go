@@ -316,6 +316,73 @@ func TestAmbiguousHeadIsRefusedBeforeGoproxy(t *testing.T) {
 	}
 }
 
+// A head that is refused is in the decisions of whoever showed a credential in it.
+func TestRefusedHeadIsRecordedForWhoeverSentIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent   string
+		record bool
+	}{
+		"the right one":        {"CONNECT good.test HTTP/1.1\r\nHost: good.test\r\n" + right + "\r\n", true},
+		"before what is wrong": {"GET http://good.test/ HTTP/1.1\r\n" + right + "Host: good.test\r\nHost: evil.test\r\n\r\n", true},
+		"none":                 {"CONNECT good.test HTTP/1.1\r\nHost: good.test\r\n\r\n", false},
+		"a wrong one":          {"CONNECT good.test HTTP/1.1\r\nHost: good.test\r\n" + wrong + "\r\n", false},
+		"two of them":          {"CONNECT good.test HTTP/1.1\r\nHost: good.test\r\n" + right + right + "\r\n", false},
+		"behind the head":      {"CONNECT good.test HTTP/1.1\r\nHost: good.test\r\n\r\n" + right + "\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, door{})
+			got := w.ask(c.sent)
+			served, refused := w.proxy.seen()
+			if want := map[bool]int{true: 1}[c.record]; status(got) != "400 Bad Request" || len(served) != 0 || len(refused) != want {
+				t.Errorf("it got %q; served %v, refused %v", got, served, refused)
+			}
+			if c.record && len(refused) > 0 && refused[0] != policies.ReasonParse {
+				t.Errorf("recorded is %q", refused[0])
+			}
+		})
+	}
+}
+
+// heldDoor holds back its answer about a credential.
+type heldDoor struct {
+	door
+	asked, answer chan struct{}
+}
+
+func (d heldDoor) Admit(ctx context.Context, username, password string) credentials.Admission {
+	close(d.asked)
+	<-d.answer
+	return d.door.Admit(ctx, username, password)
+}
+
+// Until it is known whose a connection is, and where it goes, it is its caller's to count.
+func TestStrangerIsCountedUntilItIsKnown(t *testing.T) {
+	w := newWorld(t, door{})
+	for name, field := range map[string]string{"let in": right, "refused": wrong} {
+		mine, theirs := net.Pipe()
+		keeper := heldDoor{asked: make(chan struct{}), answer: make(chan struct{})}
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			w.server.ServeConn(context.Background(), theirs, keeper)
+		}()
+		mine.SetDeadline(time.Now().Add(patience))
+		io.WriteString(mine, "CONNECT good.test:443 HTTP/1.1\r\nHost: good.test:443\r\n"+field+"\r\n")
+		<-keeper.asked
+		select {
+		case <-returned:
+			t.Errorf("%s: it is nobody's while its credential is checked", name)
+		case <-time.After(100 * time.Millisecond):
+		}
+		close(keeper.answer)
+		if n, err := mine.Read(make([]byte, 12)); n == 0 {
+			t.Fatal(err)
+		}
+		mine.Close()
+		<-returned
+	}
+}
+
 func TestNothingBehindARefusalIsParsed(t *testing.T) {
 	w := newWorld(t, door{})
 	w.proxy.deny = policies.ReasonNoRule

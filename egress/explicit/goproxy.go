@@ -58,6 +58,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		panic(http.ErrAbortHandler) // nothing comes here but by ServeConn
 	}
+	defer c.settle()
 	a := admit(c.ctx, c.keeper, r.Header["Proxy-Authorization"])
 	if a.Reason != "" {
 		status := http.StatusProxyAuthRequired

@@ -25,7 +25,7 @@ type Proxy interface {
 type Config struct {
 	Proxy     Proxy
 	Handshake time.Duration // from the first byte to the reply; default 10 s
-	// Entered, if set, is called once it is known whose the connection is.
+	// Entered, if set, is called once it is known whose the connection is and where it goes: from there on the proxy counts it.
 	Entered func()
 	// Refused, if set, is called for a client that was turned away before it was known whose it is.
 	Refused func()
@@ -45,12 +45,12 @@ func Serve(ctx context.Context, nc net.Conn, keeper credentials.Keeper, cfg Conf
 	if !ok {
 		return
 	}
-	if cfg.Entered != nil {
-		cfg.Entered()
-	}
 	to, ok := c.request(ctx, b)
 	if !ok {
 		return
+	}
+	if cfg.Entered != nil {
+		cfg.Entered()
 	}
 	_ = nc.SetDeadline(time.Time{})
 	to.Answer = c.answer

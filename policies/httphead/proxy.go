@@ -13,19 +13,19 @@ func ParseProxy(b []byte) (Head, *Refusal) {
 }
 
 // ReadProxy reads the head of one request to a proxy and judges it. It returns what it read: the head, and what came behind
-// it. The error is a *Refusal, or src's own; the caller sets the deadline.
+// it; of a refused head what there was of it. The error is a *Refusal, or src's own; the caller sets the deadline.
 func ReadProxy(src io.Reader) (h Head, head, rest []byte, err error) {
 	r := NewReader(src)
 	for {
 		if len(r.buf) > 0 {
 			end, refusal := r.headEnd(r.buf)
 			if refusal != nil {
-				return h, nil, nil, refusal
+				return h, r.buf, nil, refusal
 			}
 			if end > 0 {
 				h, refusal = ParseProxy(r.buf[:end:end])
 				if refusal != nil {
-					return h, nil, nil, refusal
+					return h, r.buf[:end:end], nil, refusal
 				}
 				return h, r.buf[:end:end], r.buf[end:], nil
 			}

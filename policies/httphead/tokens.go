@@ -1,5 +1,7 @@
 package httphead
 
+import "bytes"
+
 // class tells what a byte may be part of.
 var class [256]uint8
 
@@ -78,4 +80,19 @@ func trim(b []byte) []byte {
 		b = b[:len(b)-1]
 	}
 	return b
+}
+
+// FieldOf returns the values of a field, its name in lower case, as far as lines of a refused head are whole and plain. It is for saying who
+// sent it, and never for what it asks.
+func FieldOf(head []byte, name string) (values []string) {
+	for line := range bytes.Lines(head) {
+		line, whole := bytes.CutSuffix(line, []byte("\r\n"))
+		if !whole || len(line) == 0 {
+			break
+		}
+		if n, value, err := field(line); err == nil && equalFold(n, name) {
+			values = append(values, string(value))
+		}
+	}
+	return values
 }

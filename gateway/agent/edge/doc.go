@@ -17,6 +17,7 @@
 //   - AE-21: a quota holds without control, by what was used here and elsewhere in its month (TestQuotaHoldsWithoutControl).
 //   - AE-40: an attached sandbox that the policy no longer has is cut off at once: its socket, its connections (TestDetachedSandboxIsCutOff).
 //   - AE-41: a door on the network takes what a key of the sandbox's org signed that control feeds now, and nothing else (TestNetworkDoorAsksForTheCredential).
+//   - AE-42: what came by a sandbox's own socket and said nothing yet is bounded for the sandbox, and takes of its org's share of descriptors (TestNewcomersAreBounded).
 //
 // # Not here
 //

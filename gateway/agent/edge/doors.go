@@ -15,6 +15,8 @@ import (
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/credentials"
 	"portreeve.dev/egress/explicit"
+	"portreeve.dev/egress/flows"
+	"portreeve.dev/egress/proxy"
 	"portreeve.dev/egress/socks"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
@@ -23,8 +25,10 @@ import (
 
 const (
 	// strangers is how many connections at the doors may be at work at once before it is known whose they are, each its share.
-	strangers       = 512
-	strangersEach   = 32
+	strangers     = 512
+	strangersEach = 32
+	// newcomers is the same for the socket of one sandbox; the next ones wait in its queue.
+	newcomers       = 128
 	handshakeLimit  = 10 * time.Second
 	firstByteLimit  = 10 * time.Second
 	acceptPauseMost = time.Second
@@ -110,7 +114,7 @@ func (d *doors) listen(start role.EdgeStart, files []*os.File) error {
 func (d *doors) serve() {
 	d.e.running.Go(func() { d.e.ended("explicit", d.explicit.Run(d.e.parts)) })
 	for door, l := range d.network {
-		d.e.running.Go(func() { d.accept(l, func(nc net.Conn) { d.stranger(door, nc) }) })
+		d.e.running.Go(func() { d.accept(l, nil, func(nc net.Conn, _ func()) { d.stranger(door, nc) }) })
 	}
 }
 
@@ -142,7 +146,8 @@ func (d *doors) take(sandbox string, files []*os.File) error {
 	if old != nil {
 		old.Close()
 	}
-	d.e.running.Go(func() { d.accept(l, func(nc net.Conn) { d.plugged(sandbox, nc) }) })
+	room := make(chan struct{}, newcomers)
+	d.e.running.Go(func() { d.accept(l, room, func(nc net.Conn, leave func()) { d.plugged(sandbox, nc, leave) }) })
 	return nil
 }
 
@@ -161,6 +166,7 @@ func (d *doors) follow() {
 		}
 		d.e.bindings.Detach(sandbox)
 		d.e.flows.KillSandbox(sandbox, policies.ReasonUnbound)
+		d.e.denials.Drop(sandbox)
 		d.mu.Lock()
 		l := d.sockets[sandbox]
 		delete(d.sockets, sandbox)
@@ -171,21 +177,32 @@ func (d *doors) follow() {
 	}
 }
 
-// accept hands each connection to serve, until the listener is closed or the edge ends.
-func (d *doors) accept(l net.Listener, serve func(net.Conn)) {
+// accept hands each connection to serve, until the listener is closed or the edge ends. Where there is room for so many at work, it
+// accepts the next one once one of them left.
+func (d *doors) accept(l net.Listener, room chan struct{}, serve func(nc net.Conn, leave func())) {
 	stop := context.AfterFunc(d.e.parts, func() { l.Close() })
 	defer stop()
 	var pause time.Duration
 	for {
+		leave := func() {}
+		if room != nil {
+			select {
+			case room <- struct{}{}:
+				leave = sync.OnceFunc(func() { <-room })
+			case <-d.e.parts.Done():
+				return
+			}
+		}
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
 			pause = 0
-			d.e.running.Go(func() { serve(nc) })
+			d.e.running.Go(func() { serve(nc, leave) })
 			continue
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
+		leave()
 		// Out of descriptors: what is open goes on and will free some.
 		pause = min(max(2*pause, 5*time.Millisecond), acceptPauseMost)
 		d.e.log.Error("accepting connections", "err", err)
@@ -200,8 +217,7 @@ func (d *doors) stranger(door credentials.Door, nc net.Conn) {
 		nc.Close()
 		return
 	}
-	var once sync.Once
-	leave := func() { once.Do(func() { d.leave(from) }) }
+	leave := sync.OnceFunc(func() { d.leave(from) })
 	defer leave()
 	ctx, cancel := context.WithTimeout(d.e.parts, handshakeLimit)
 	defer cancel()
@@ -218,9 +234,21 @@ func (d *doors) stranger(door credentials.Door, nc net.Conn) {
 	d.explicit.ServeConn(d.e.parts, conn, k)
 }
 
-// plugged serves a connection on a sandbox's own socket: SOCKS5 begins with its version, a request of HTTP with a letter.
-func (d *doors) plugged(sandbox string, nc net.Conn) {
+// plugged serves a connection on a sandbox's own socket: SOCKS5 begins with its version, a request of HTTP with a letter. Until the
+// proxy counts it as a flow, it leaves its place to nobody, and its descriptor is out of the org's share.
+func (d *doors) plugged(sandbox string, nc net.Conn, leave func()) {
+	defer leave()
 	k := owning{d, sandbox}
+	if b, ok := k.Known(); ok {
+		if !d.e.flows.TakeDescriptors(b.Org, 1) {
+			d.e.proxy.RefuseDoor(d.e.parts, b, proxy.DoorTarget{}, policies.ReasonBudget, flows.ErrDescriptors.Verdict.Message)
+			nc.Close()
+			return
+		}
+		stay := leave
+		leave = sync.OnceFunc(func() { d.e.flows.GiveDescriptors(b.Org, 1); stay() })
+		defer leave()
+	}
 	_ = nc.SetReadDeadline(time.Now().Add(firstByteLimit))
 	peek := &peeked{Conn: nc, r: bufio.NewReaderSize(nc, 16)}
 	first, err := peek.r.Peek(1)
@@ -230,7 +258,7 @@ func (d *doors) plugged(sandbox string, nc net.Conn) {
 	}
 	_ = nc.SetReadDeadline(time.Time{})
 	if first[0] == 5 {
-		socks.Serve(d.e.parts, peek, k, socks.Config{Proxy: d.e.proxy})
+		socks.Serve(d.e.parts, peek, k, socks.Config{Proxy: d.e.proxy, Entered: leave})
 		return
 	}
 	d.explicit.ServeConn(d.e.parts, peek, k)
