@@ -19,6 +19,10 @@ func TestNothingPassesBeforeUp(t *testing.T) {
 	e := newEdge(t)
 	p := newPair(t, e, "10.200.3.5")
 	listenIn(t, e.Fd(), "0.0.0.0:8080")
+	// That nothing connects would hide a link that the kernel has yet to bring up: what Pair asked of it is what counts.
+	if l, err := e.nl.LinkByName(p.Interface); err != nil || l.Attrs().Flags&net.FlagUp != 0 {
+		t.Errorf("the edge's end is up before Up: %v", err)
+	}
 	if _, err := dial(t, p.Name, "10.200.3.4:8080", 200*time.Millisecond); err == nil {
 		t.Error("connected before Up")
 	}
