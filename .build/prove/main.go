@@ -5,6 +5,7 @@
 // text through go's -overlay, so the source is never touched, and wants three things: it compiles, the named test
 // fails by its own assertion, and the same test passes with the guard in place. It also reports how many of the
 // package's other tests still pass without the guard: few would mean that the proof broke more than the guard.
+// What does not hold beside other proofs, on a machine that is busy with them, is tried once more, alone, and that is said.
 //
 // Before building anything it compares the proofs with the invariants that the doc.go files promise.
 //

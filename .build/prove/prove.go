@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,7 @@ type result struct {
 	passed  int    // other tests of the package that still pass without the guard
 	others  int    // of so many
 	took    time.Duration
+	first   *result // what it came to beside others, when it had to be tried again, alone
 }
 
 func (r *result) holds() bool { return r.normal == "ok" && r.without == "ok" }
@@ -58,11 +60,7 @@ func prove(ctx context.Context, root string, proofs []*proof, quick bool, out io
 		results[i] = pr.one(ctx, i, proofs[i])
 		printing.Lock()
 		defer printing.Unlock()
-		word := "ok  "
-		if !results[i].holds() {
-			word = "FAIL"
-		}
-		fmt.Fprintf(out, "%s %-7s %-28s %s (%.1f s)\n", word, proofs[i].invariant, proofs[i].pkg, proofs[i].test, results[i].took.Seconds())
+		results[i].print(out)
 	}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -83,7 +81,22 @@ func prove(ctx context.Context, root string, proofs []*proof, quick bool, out io
 			one(i)
 		}
 	}
+	for i, r := range results {
+		if r.holds() || ctx.Err() != nil {
+			continue
+		}
+		one(i)
+		results[i].first = r
+	}
 	return results, ctx.Err()
+}
+
+func (r *result) print(out io.Writer) {
+	word := "ok  "
+	if !r.holds() {
+		word = "FAIL"
+	}
+	fmt.Fprintf(out, "%s %-7s %-28s %s (%.1f s)\n", word, r.proof.invariant, r.proof.pkg, r.proof.test, r.took.Seconds())
 }
 
 // blackBox says that the test drives the built binaries, so the binaries are what must be weakened.
@@ -168,12 +181,12 @@ func (pr *prover) build(ctx context.Context, out, pkg, overlay string) error {
 
 // products builds the weakened binaries of the product; what is not ours to weaken is taken from bin/.
 func (pr *prover) products(ctx context.Context, i int, overlay string) (string, error) {
-	bin := filepath.Join(pr.temp, fmt.Sprintf("%d.bin", i))
-	if err := os.Mkdir(bin, 0o755); err != nil {
+	bin, err := os.MkdirTemp(pr.temp, fmt.Sprintf("%d.bin", i))
+	if err != nil {
 		return "", err
 	}
 	// Sandboxes' uids must be able to run what lies in there.
-	if err := os.Chmod(pr.temp, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(pr.temp, 0o755), os.Chmod(bin, 0o755)); err != nil {
 		return "", err
 	}
 	if err := pr.gotool(ctx, "build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin+"/", "./cmd/..."); err != nil {

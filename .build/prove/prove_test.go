@@ -97,6 +97,40 @@ func TestProofHolds(t *testing.T) {
 	}
 }
 
+func TestWhatDoesNotHoldIsTriedAgain(t *testing.T) {
+	root := module(t, goodProof)
+	// A test that the machine disturbs once.
+	disturbed := `package door
+
+import (
+	"os"
+	"testing"
+)
+
+func TestStrangerStaysOut(t *testing.T) {
+	if f, err := os.OpenFile("disturbed", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		f.Close()
+		t.Fatal("disturbed")
+	}
+	if Open("stranger") {
+		t.Error("a stranger got in")
+	}
+}
+`
+	if err := os.WriteFile(filepath.Join(root, "door/door_test.go"), []byte(disturbed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(context.Background(), []string{"-root", root}, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{"FAIL DO-1", "ok   DO-1", "1 passed, 0 failed", "at the first try, beside others"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}
+
 func TestProofsThatDoNotHold(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"the weakened form does not compile":  {`name == ""`, `nonsense`, "does not build"},

@@ -90,11 +90,19 @@ func report(out io.Writer, results []*result) int {
 	}
 	w.Flush()
 	for _, r := range results {
-		for _, what := range []string{r.normal, r.without} {
-			if what != "ok" && what != "" {
-				fmt.Fprintf(out, "\n%s: %s %s\n    %s\n", r.proof.file, r.proof.pkg, r.proof.test, what)
-			}
+		r.explain(out, "")
+		if r.first != nil {
+			r.first.explain(out, " at the first try, beside others")
 		}
 	}
 	return bad
+}
+
+// explain says what was wrong.
+func (r *result) explain(out io.Writer, when string) {
+	for _, what := range []string{r.normal, r.without} {
+		if what != "ok" && what != "" {
+			fmt.Fprintf(out, "\n%s: %s %s%s\n    %s\n", r.proof.file, r.proof.pkg, r.proof.test, when, what)
+		}
+	}
 }
