@@ -239,24 +239,25 @@ func (b *box) hostile(args ...string) (bool, string) {
 
 // A decision is one line of the record.
 type decision struct {
-	ID      string `json:"id"`
-	Sandbox string `json:"sandbox_id"`
-	Verdict string `json:"verdict"`
-	Reason  string `json:"reason"`
-	Rule    string `json:"rule"`
-	Host    string `json:"host"`
-	Addr    string `json:"address"`
-	Port    int    `json:"port"`
-	Level   string `json:"level"`
-	Layer   string `json:"layer"`
-	Method  string `json:"method"`
-	Path    string `json:"path"`
-	Closed  bool   `json:"closed"`
-	Out     int64  `json:"bytes_out"`
-	In      int64  `json:"bytes_in"`
-	Status  int    `json:"status"`
-	Error   string `json:"error"`
-	Secrets []use  `json:"secrets"`
+	ID      string    `json:"id"`
+	Time    time.Time `json:"time"`
+	Sandbox string    `json:"sandbox_id"`
+	Verdict string    `json:"verdict"`
+	Reason  string    `json:"reason"`
+	Rule    string    `json:"rule"`
+	Host    string    `json:"host"`
+	Addr    string    `json:"address"`
+	Port    int       `json:"port"`
+	Level   string    `json:"level"`
+	Layer   string    `json:"layer"`
+	Method  string    `json:"method"`
+	Path    string    `json:"path"`
+	Closed  bool      `json:"closed"`
+	Out     int64     `json:"bytes_out"`
+	In      int64     `json:"bytes_in"`
+	Status  int       `json:"status"`
+	Error   string    `json:"error"`
+	Secrets []use     `json:"secrets"`
 
 	Guidance string `json:"agent_guidance"`
 }

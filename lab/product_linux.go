@@ -99,6 +99,7 @@ func (l *Lab) StartProduct(t TB, o ProductOptions) *Product {
 			}
 			if t.Failed() {
 				t.Logf("the product printed:\n%s", p.Log(200))
+				t.Logf("its processes said last:\n%s", p.ProcessLogs(30))
 			}
 		})
 	}
@@ -233,8 +234,23 @@ func (p *Product) Stop() error {
 }
 
 // Log returns the last lines that the product printed.
-func (p *Product) Log(lines int) string {
-	data, err := os.ReadFile(p.LogFile)
+func (p *Product) Log(lines int) string { return tail(p.LogFile, lines) }
+
+// ProcessLogs returns the end of each process's own log, as long as the state is there.
+func (p *Product) ProcessLogs(lines int) string {
+	files, err := filepath.Glob(filepath.Join(p.State, "log", "*.log"))
+	if err != nil {
+		return err.Error()
+	}
+	var all strings.Builder
+	for _, file := range files {
+		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(file), tail(file, lines))
+	}
+	return all.String()
+}
+
+func tail(file string, lines int) string {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()
 	}
