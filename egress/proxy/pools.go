@@ -29,6 +29,9 @@ type poolKey struct {
 	opened      bool
 	named       bool
 	secrets     string
+	// h1: the client speaks HTTP/1, and so does its upstream. A second protocol between the two would cost more than all that is
+	// ours, and a WebSocket has no other way.
+	h1 bool
 }
 
 // pools keeps the upstream connections, of each org at most a number of pools: one that has many pushes out its own.
@@ -54,8 +57,8 @@ func (s *pools) of(org string) *lru.Cache[poolKey, *pool] {
 
 // get returns the pool for a judged request. Its connections were dialled for earlier judgements, so the addresses that they
 // go to are judged again; where one is no longer allowed the pool is left, and the dialer chooses anew.
-func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
-	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, c.pin, j.req.Port, c.opened, j.v.Named, versions(uses)}
+func (s *pools) get(c *connection, j judgement, uses []decisions.Use, h1 bool) *pool {
+	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, c.pin, j.req.Port, c.opened, j.v.Named, versions(uses), h1}
 	s.mu.Lock()
 	mine := s.of(c.binding.Org)
 	up, ok := mine.Get(key)
@@ -71,7 +74,7 @@ func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
 		}
 		mine.Remove(key) // closes what is idle
 	}
-	up = newPool(s.p, c, j, uses)
+	up = newPool(s.p, c, j, uses, h1)
 	mine.Add(key, up)
 	return up
 }
@@ -139,13 +142,14 @@ type pool struct {
 	host      string
 	port      uint16
 	uses      []decisions.Use // what its connections carry
+	h1        bool
 
 	mu    sync.Mutex
 	addrs []netip.Addr // that were judged and dialled for this pool, in order
 }
 
-func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use) *pool {
-	up := &pool{p: p, binding: c.binding, host: j.req.Host, port: j.req.Port, uses: uses}
+func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use, h1 bool) *pool {
+	up := &pool{p: p, binding: c.binding, host: j.req.Host, port: j.req.Port, uses: uses, h1: h1}
 	up.transport = &http.Transport{
 		DialContext:            up.dial,
 		DisableCompression:     true, // the answer goes on as it came
@@ -154,10 +158,10 @@ func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use) *pool {
 		ResponseHeaderTimeout:  p.cfg.Timeouts.Response,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: p.cfg.Limits.ResponseHeader,
-		ForceAttemptHTTP2:      c.opened,
+		ForceAttemptHTTP2:      c.opened && !h1,
 	}
 	if c.opened {
-		up.tls = p.upstreamTLS(j.req)
+		up.tls = p.upstreamTLS(j.req, h1)
 		up.transport.DialTLSContext = up.dialTLS
 	}
 	return up
