@@ -143,6 +143,8 @@ func refuse(err error) *Problem {
 		return problem(http.StatusConflict, "limit_reached", "the org has as many as it may")
 	case errors.Is(err, store.ErrBusy):
 		return problem(http.StatusServiceUnavailable, "busy", "try again").with("Retry-After", "1")
+	case errors.Is(err, store.ErrFull):
+		return problem(http.StatusInsufficientStorage, "store_full", "the store's disk is full, and nothing was changed; make room there, then try again")
 	case errors.Is(err, store.ErrUnavailable):
 		return problem(http.StatusServiceUnavailable, "store_unavailable", "the store can't be reached").with("Retry-After", "5")
 	case errors.Is(err, sandboxes.ErrAttached):

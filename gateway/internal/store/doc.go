@@ -44,6 +44,6 @@
 //
 // # Failure
 //
-// Errors of the driver come out as ErrNotFound, ErrConflict, ErrVersion, ErrBusy or ErrUnavailable, chosen by the driver's code.
+// Errors of the driver come out as ErrNotFound, ErrConflict, ErrVersion, ErrBusy, ErrFull or ErrUnavailable, chosen by the driver's code.
 // After ErrUnavailable from Change the outcome is unknown: the commit may have happened. Ask again before repeating.
 package store

@@ -20,6 +20,7 @@ var (
 	ErrVersion     = errors.New("the stored version is another")
 	ErrBusy        = errors.New("the store is busy; the same call may be made again")
 	ErrUnavailable = errors.New("the store can't be reached")
+	ErrFull        = errors.New("the store's disk is full")
 	ErrNoStore     = errors.New("there is no store here")
 	ErrNoPrincipal = errors.New("a change needs a principal with an org")
 	ErrUnaudited   = errors.New("a change needs an audit entry")
@@ -69,7 +70,9 @@ func classifySQLite(code int) error {
 	switch code & 0xff { // the rest of an extended code is detail
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return ErrBusy
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+	case sqlite3.SQLITE_FULL:
+		return ErrFull
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return ErrUnavailable
 	}
 	return nil
@@ -82,6 +85,8 @@ func classifyPostgres(state string) error {
 		return ErrConflict
 	case "40001", "40P01", "55P03": // serialization, deadlock, lock not available
 		return ErrBusy
+	case "53100": // disk full
+		return ErrFull
 	}
 	switch {
 	case strings.HasPrefix(state, "08"), strings.HasPrefix(state, "53"), strings.HasPrefix(state, "57P"):
