@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -51,6 +52,21 @@ func (n *Namespace) Do(f func() error) error {
 			return fmt.Errorf("entering netns %q: %w", n.Name, err)
 		}
 		return f()
+	})
+}
+
+// DialAs dials an address literal from the gateway namespace as uid, and says whether it was reached.
+func (l *Lab) DialAs(uid int, address string) error {
+	return l.Gateway.Do(func() error {
+		// One thread only, which ends with this: sockets carry the uid of the thread that made them.
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
+			return e
+		}
+		c, err := net.DialTimeout("tcp", address, 2*time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err
 	})
 }
 

@@ -25,6 +25,7 @@ var (
 	wildAddr     = netip.MustParseAddr("203.0.113.30")
 	badCertAddr  = netip.MustParseAddr("203.0.113.31")
 	tcpAddr      = netip.MustParseAddr("203.0.113.40")
+	proxyAddr    = netip.MustParseAddr("203.0.113.80") // the company's proxy, where there is one
 	evilAddr     = netip.MustParseAddr("198.51.100.66")
 	publicAddr   = netip.MustParseAddr("11.22.33.44") // like any host's on the internet: open without an exemption
 	gatewayAddr6 = netip.MustParseAddr("2001:db8:113::2")
@@ -51,7 +52,7 @@ func wire(gateway, net *Namespace) error {
 	if err := h.LinkAdd(veth); err != nil {
 		return fmt.Errorf("making the link: %w", err)
 	}
-	service := []netip.Addr{dnsAddr, goodAddr, apiAddr, wildAddr, badCertAddr, tcpAddr, publicAddr, evilAddr, evilAddr6}
+	service := []netip.Addr{dnsAddr, goodAddr, apiAddr, wildAddr, badCertAddr, tcpAddr, proxyAddr, publicAddr, evilAddr, evilAddr6}
 	addrs := []netip.Prefix{netip.PrefixFrom(routerAddr, near.Bits()), netip.PrefixFrom(routerAddr6, six.Bits())}
 	for _, a := range service {
 		addrs = append(addrs, netip.PrefixFrom(a, a.BitLen()))

@@ -39,6 +39,7 @@
 //   - PO-2: a rule that can't be read refuses the whole document (TestUnreadableRuleRefusesTheDocument, TestDocuments, FuzzParse).
 //   - PO-3: a matching deny wins over every allow, in every layer, order and closeness (TestDenyWins, TestEvaluateEqualsReference).
 //   - PO-4: no exemption opens any part of the hard floor (TestNoSettingOpensTheHardFloor).
+//   - PO-31: what is always closed is closed inside an exemption too, in every form of the address (TestAlwaysIsClosedInsideAnExemption).
 //   - PO-5: no floor, no verdict but deny (TestNilFloorDenies).
 //   - PO-6: a wildcard never matches its apex, nor a name that only ends like it (TestWildcardNeverMatchesApex).
 //   - PO-7: no snapshot, no layer, or a layer without a document denies (TestNoPolicyDenies).

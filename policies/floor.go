@@ -26,26 +26,28 @@ type Exemption struct {
 // FloorConfig is the floor's settings.
 type FloorConfig struct {
 	Hard   []netip.Prefix // closed beside the fixed ranges: the sandboxes' addresses, our own, the store's
+	Always []netip.Prefix // closed like Hard, but an exemption may be around them: a proxy of the company's inside its own range
 	Exempt []Exemption
 }
 
 // A Floor judges addresses, whatever the policy says. A nil Floor closes everything.
 type Floor struct {
-	hard   []netip.Prefix
+	hard   []netip.Prefix // with those that are always closed
 	exempt []Exemption
 }
 
 // NewFloor checks cfg. No exemption may touch the hard floor, not even with a part of its range.
 func NewFloor(cfg FloorConfig) (*Floor, error) {
-	f := &Floor{}
-	for _, p := range cfg.Hard {
-		p, err := netaddr.CanonicalPrefix(p)
-		if err != nil {
-			return nil, fmt.Errorf("hard floor: %w", err)
-		}
-		f.hard = append(f.hard, p)
+	hard, err := canonical(cfg.Hard)
+	if err != nil {
+		return nil, err
 	}
-	closed := slices.Concat(hardRanges, netaddr.Transitional, f.hard)
+	always, err := canonical(cfg.Always)
+	if err != nil {
+		return nil, err
+	}
+	f := &Floor{hard: slices.Concat(hard, always)}
+	closed := slices.Concat(hardRanges, netaddr.Transitional, hard)
 	for _, e := range cfg.Exempt {
 		p, err := netaddr.CanonicalPrefix(e.CIDR)
 		if err != nil {
@@ -65,6 +67,17 @@ func NewFloor(cfg FloorConfig) (*Floor, error) {
 		f.exempt = append(f.exempt, Exemption{p, slices.Clone(e.Ports), slices.Clone(e.Orgs)})
 	}
 	return f, nil
+}
+
+func canonical(ranges []netip.Prefix) (out []netip.Prefix, err error) {
+	for _, p := range ranges {
+		p, err := netaddr.CanonicalPrefix(p)
+		if err != nil {
+			return nil, fmt.Errorf("hard floor: %w", err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // Judge decides about one address and port, for one org, directly before the dial. Call it with the address that is dialled.

@@ -260,3 +260,22 @@ func TestFloorJudgesAnswers(t *testing.T) {
 		t.Error("no floor, and an answer")
 	}
 }
+
+func TestAlwaysIsClosedInsideAnExemption(t *testing.T) {
+	f, err := NewFloor(FloorConfig{
+		Always: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")},
+		Exempt: []Exemption{{CIDR: netip.MustParsePrefix("10.0.0.0/8"), Orgs: []string{EveryOrg}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, open := range map[string]bool{"10.0.0.5": false, "::ffff:10.0.0.5": false, "64:ff9b::10.0.0.5": false, "10.0.0.4": true, "10.0.0.6": true} {
+		addr := netip.MustParseAddr(text)
+		if v := f.Judge("org", addr, 3128); v.Allowed() != open || !open && v.Reason != ReasonFloorHard {
+			t.Errorf("%s: %+v", text, v)
+		}
+		if v := f.JudgeAnswer("org", addr); v.Allowed() != open {
+			t.Errorf("%s as an answer: %+v", text, v)
+		}
+	}
+}

@@ -38,6 +38,7 @@ const (
 	ReasonDNSType           Reason = "dns_type"               // a query type we do not answer
 	ReasonResolveFailed     Reason = "resolve_failed"         // the name has no address
 	ReasonDialFailed        Reason = "dial_failed"            // the upstream could not be reached
+	ReasonCompanyProxy      Reason = "company_proxy"          // the company's proxy, through which everything goes, did not connect
 	ReasonHeadTooLarge      Reason = "head_too_large"         // the request head is over its limit
 	ReasonTimeout           Reason = "timeout"                // a deadline passed
 	ReasonSecretUnavailable Reason = "secret_unavailable"     // a granted secret could not be had or applied
@@ -84,6 +85,7 @@ var guidance = map[Reason]string{
 	ReasonDNSType:           "This kind of DNS query is not answered; ask for an A record.",
 	ReasonResolveFailed:     "The name has no usable address; check its spelling.",
 	ReasonDialFailed:        "The destination is allowed but did not accept the connection; retry later.",
+	ReasonCompanyProxy:      "The destination is allowed, but the company's own proxy, through which everything goes out, did not connect to it; there is no other way, so tell the person who runs the sandbox.",
 	ReasonHeadTooLarge:      "The request head is too large; send fewer or shorter headers.",
 	ReasonTimeout:           "The connection was too slow and was closed; retry, sending data promptly.",
 	ReasonSecretUnavailable: "A stored credential for this host could not be applied, so the request was not sent; tell the person who runs the sandbox.",

@@ -15,6 +15,7 @@ type Config struct {
 	TryTimeout     time.Duration    // for one server; default 2 s
 	ConnectTimeout time.Duration    // for all connection attempts together; default 10 s
 	CacheEntries   int              // answers kept, of all orgs; default 4096
+	Upstream       *UpstreamProxy   // through which all connections go but those of orgs with a direct way; default none
 	MaxTTL         time.Duration    // longest use of an answer; default 30 s. A TTL of 0 isn't kept
 }
 
@@ -47,6 +48,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if min(c.ResolveTimeout, c.TryTimeout, c.ConnectTimeout, c.MaxTTL) < 0 || c.CacheEntries < 0 {
 		return c, fmt.Errorf("dialer configuration: a timeout or size is negative")
+	}
+	if c.Upstream != nil {
+		if err := c.Upstream.validate(); err != nil {
+			return c, fmt.Errorf("dialer configuration: %w", err)
+		}
 	}
 	return c, nil
 }

@@ -49,6 +49,7 @@ type Dialer struct {
 	cfg    Config
 	client *client
 	floor  atomic.Pointer[policies.Floor]
+	ways   atomic.Pointer[map[string]Way] // by org
 
 	// The floor's Judge, except in tests of this package, which need loopback.
 	judge       func(org string, addr netip.Addr, port uint16) policies.Verdict
@@ -159,12 +160,18 @@ func (d *Dialer) allowed(t Target, addrs []netip.Addr) ([]netip.AddrPort, error)
 		}
 	}
 	switch {
+	case refused != nil && (len(out) == 0 || d.choosesItself(t)):
+		return nil, refused
 	case len(out) > 0:
 		return out, nil
-	case refused != nil:
-		return nil, refused
 	}
 	return nil, &Error{Kind: NoAddress, Host: t.String()}
+}
+
+// choosesItself reports whether t's proxy is told the name only: then it may choose any address that the name has.
+func (d *Dialer) choosesItself(t Target) bool {
+	u := d.upstream(t.Org)
+	return u != nil && u.ByName && t.Host != ""
 }
 
 // verdict is the floor's on one address, and the policy's on its range.
@@ -201,16 +208,13 @@ func (d *Dialer) first(ctx context.Context, t Target, addrs []netip.AddrPort, re
 		res.Addr = a.Addr()
 		res.Tries++
 		try, stop := context.WithTimeout(ctx, share(ctx, len(addrs)-i))
-		c, err := connect(try, a, check)
+		c, err := d.open(try, t, a, check)
 		stop()
-		if err == nil {
-			err = sameRemote(c, a)
-		}
 		if err == nil {
 			return c, nil
 		}
 		last = err
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || d.choosesItself(t) || proxyFault(err) {
 			break
 		}
 	}

@@ -4,7 +4,8 @@
 // the host in normal form (or an address) and the port. The verdict on the host was given before; what is decided here is the
 // floor, on each address, at the moment of use. A *Refused is such a decision; an *Error is a failure, with a kind for the record.
 //
-// Names are asked of the configured servers over plain DNS: no file of the host, no search list and no proxy setting takes part.
+// Names are asked of the configured servers over plain DNS: no file of the host, no search list and no proxy setting of the host's takes part.
+// Config.Upstream is the company's own proxy: then connections are asked of it, after everything was judged, and never made without it.
 //
 // # Security invariants
 //
@@ -16,6 +17,10 @@
 //   - ED-6: a host that the floor denies by name is not even looked up (TestDeniedHostNotLookedUp).
 //   - ED-7: the socket itself refuses any address but the judged one (TestSocketRefusesOtherAddress).
 //   - ED-8: an address of the machine's own is refused, whatever an exemption opens (TestOwnAddressIsRefused).
+//   - ED-22: with a company's proxy nothing is connected to but that proxy, whatever it does, for every org but those with a direct way (TestConnectionsGoThroughTheProxy, TestFailingProxyIsNotPassedBy).
+//   - ED-23: the proxy is asked for an address that was judged; for a name only if the operator wants that and all its addresses may be used (TestChecksComeBeforeTheProxy).
+//   - ED-24: only a whole answer with status 200 is a connection, and nothing behind its head is taken from it (TestFailingProxyIsNotPassedBy, FuzzProxyAnswer).
+//   - ED-25: the login of the company's proxy is in no error (TestLoginIsInNoError).
 //   - ED-20: Lookup tells only of addresses that floor and rules let pass, and looks up no name that they deny (TestLookupTellsNothingClosed).
 //   - ED-21: a pinned address is the only one tried, and judged like any other (TestPinIsJudged).
 //

@@ -36,6 +36,23 @@ const (
 	Canceled       Kind = "canceled" // the caller gave up
 )
 
+// What the company's proxy may do instead of connecting.
+const (
+	ProxyDown    Kind = "company_proxy_down"    // it takes no connection, or doesn't prove its name
+	ProxyLogin   Kind = "company_proxy_login"   // it doesn't accept our login
+	ProxyRefused Kind = "company_proxy_refused" // it says no
+	ProxyAnswer  Kind = "company_proxy_answer"  // what it says is no answer: broken off, too large, late, something else
+)
+
+// OfProxy reports whether the company's proxy is why there is no connection.
+func (k Kind) OfProxy() bool {
+	switch k {
+	case ProxyDown, ProxyLogin, ProxyRefused, ProxyAnswer:
+		return true
+	}
+	return false
+}
+
 // Resolving reports whether no address was found, as opposed to found and not reached.
 func (k Kind) Resolving() bool {
 	switch k {
@@ -64,9 +81,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // connectKind sorts an error of connect(2). A host wall answers with one of the unreachable ones.
 func connectKind(ctx context.Context, err error) Kind {
 	var ne net.Error
+	var proxy *proxyError
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return Canceled
+	case errors.As(err, &proxy):
+		return proxy.kind
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
 		return ConnRefused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
@@ -75,4 +95,10 @@ func connectKind(ctx context.Context, err error) Kind {
 		return DialTimeout
 	}
 	return DialFailed
+}
+
+// proxyFault reports whether err would meet every other target too.
+func proxyFault(err error) bool {
+	var proxy *proxyError
+	return errors.As(err, &proxy) && (proxy.kind == ProxyDown || proxy.kind == ProxyLogin)
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/miekg/dns"
 )
@@ -128,15 +127,12 @@ func connectServer(ctx context.Context, network string, server netip.AddrPort) (
 	if err != nil {
 		return nil, err
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now()
-	}
-	if err := c.SetDeadline(deadline); err != nil {
+	stop, err := bound(ctx, c)
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	return &watched{Conn: c, stop: context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })}, nil
+	return &watched{Conn: c, stop: stop}, nil
 }
 
 // watched is a connection whose reads end with a context.

@@ -20,4 +20,7 @@ var (
 	ConnectForTest = connect
 	ReadForTest    = func(a answer) ([]string, []netip.Addr, Kind) { return a.aliases, a.addrs, a.kind }
 	ParseForTest   = read
+
+	ReadHeadForTest   = readHead
+	ReadAnswerForTest = readAnswer
 )

@@ -21,7 +21,7 @@ func TestWallLetsDoorsAnswer(t *testing.T) {
 	if err := h.LinkSetUp(link(t, h, "lo")); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteWall(host, "portreeve_test", edgeUID, nil, door); err != nil {
+	if err := WriteWall(host, Wall{Table: "portreeve_test", UID: edgeUID, Answers: []uint16{door}}); err != nil {
 		t.Fatal(err)
 	}
 	as := func(uid int, do func() error) error {

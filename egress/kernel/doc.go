@@ -4,7 +4,7 @@
 //	err := kernel.WriteEdgeTable(ns, kernel.EdgeOptions{KeepBound: adopting})
 //	bound := kernel.NewBound(ns)                    // fits the Firewall that nodes asks for
 //	err = bound.Add(ctx, "pr4kx0...", addr)         // from here on this link may carry packets of this address
-//	err = kernel.WriteWall(kernel.CurrentNetns, "portreeve_1a2b3c", edgeUID, sandboxRanges)
+//	err = kernel.WriteWall(kernel.CurrentNetns, kernel.Wall{Table: "portreeve_1a2b3c", UID: edgeUID, Extra: sandboxRanges})
 //
 // The table has the same rules for any number of sandboxes; who may send is an element of the set bound. It tracks
 // no connection. Chains, in the order in which a packet of a sandbox meets them:
@@ -33,6 +33,7 @@
 //   - EK-8: what was written is read back and compared; a difference or a foreign table is an error (TestCheckNamesWhatDiffers).
 //   - EK-9: the edge's uid reaches no local address, no hard range of the floor and no extra range; nobody else is touched (TestWallStopsOneUID).
 //   - EK-11: from the ports of doors the edge's uid may answer whoever called, on lo too, and begin nothing (TestWallLetsDoorsAnswer).
+//   - EK-12: with a wall that says so the edge's uid reaches what it names, by address, port and protocol, and nothing else (TestWallReachesWhatItNamesOnly).
 //   - EK-10: a process inside the edge netns cannot reach the listeners there (TestInwardCannotReachTheListeners).
 //
 // # Not here

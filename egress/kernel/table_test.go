@@ -70,7 +70,7 @@ func TestListings(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "edge.nft", listing(t, edge))
-	if err := WriteWall(wall, "portreeve_test", 1900000001, prefixes("10.200.0.0/16", "10.201.0.0/16", "fd12::/32")); err != nil {
+	if err := WriteWall(wall, Wall{Table: "portreeve_test", UID: 1900000001, Extra: prefixes("10.200.0.0/16", "10.201.0.0/16", "fd12::/32")}); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "wall.nft", listing(t, wall))

@@ -21,17 +21,31 @@ var hard6 = prefixes("::/127", "::ffff:0:0/96", "fe80::/10", "ff00::/8", "fd00:e
 
 var validTable = regexp.MustCompile(`^[a-z][a-z0-9_]{0,30}$`)
 
-// WriteWall writes the host's output wall into the namespace ns: sockets that uid made reach no local address
-// (whatever leaves by lo), no hard range and none of extra, such as the sandboxes' range. It is a second wall:
-// policies' floor judges each dial before. From the ports answers it may answer whoever called, but call nobody. The table name
-// must be this installation's own.
-func WriteWall(ns int, tableName string, uid uint32, extra []netip.Prefix, answers ...uint16) error {
-	if !validTable.MatchString(tableName) || uid == 0 {
-		return fmt.Errorf("writing the wall %q for uid %d: a table's name and an unprivileged uid are needed", tableName, uid)
+// A Wall is the host's output wall: sockets that UID made reach no local address (whatever leaves by lo), no hard range and none of
+// Extra. It is a second wall: policies' floor judges each dial before.
+type Wall struct {
+	Table   string // this installation's own name
+	UID     uint32
+	Extra   []netip.Prefix // such as the sandboxes' range
+	Answers []uint16       // ports from which it may answer whoever called, but call nobody
+	Reach   []Endpoint     // what it may reach wherever that is: the company's proxy
+	Only    bool           // it reaches nothing but those
+}
+
+// An Endpoint is an address and port, for UDP too if it says so.
+type Endpoint struct {
+	netip.AddrPort
+	UDP bool
+}
+
+// WriteWall writes w into the namespace ns.
+func WriteWall(ns int, w Wall) error {
+	if !validTable.MatchString(w.Table) || w.UID == 0 {
+		return fmt.Errorf("writing the wall %q for uid %d: a table's name and an unprivileged uid are needed", w.Table, w.UID)
 	}
-	t, err := wallTable(tableName, uid, extra, answers)
+	t, err := w.table()
 	if err != nil {
-		return fmt.Errorf("writing the wall %q: %w", tableName, err)
+		return fmt.Errorf("writing the wall %q: %w", w.Table, err)
 	}
 	return t.write(ns)
 }
@@ -39,9 +53,9 @@ func WriteWall(ns int, tableName string, uid uint32, extra []netip.Prefix, answe
 // RemoveWall takes the wall away; one that isn't there is no error.
 func RemoveWall(ns int, tableName string) error { return remove(ns, tableName) }
 
-func wallTable(name string, uid uint32, extra []netip.Prefix, answers []uint16) (*table, error) {
+func (w Wall) table() (*table, error) {
 	var four, six []netip.Prefix
-	for _, p := range extra {
+	for _, p := range w.Extra {
 		switch {
 		case !p.IsValid() || p.Bits() == 0:
 			return nil, fmt.Errorf("%v is no range", p)
@@ -60,14 +74,26 @@ func wallTable(name string, uid uint32, extra []netip.Prefix, answers []uint16) 
 	set6 := &set{Set: nftables.Set{Name: "hard6", KeyType: nftables.TypeIP6Addr, Interval: true}, elements: intervals(six)}
 	// A positive match, never "not this uid: accept": skuid breaks its rule off on packets without an owner, such
 	// as the kernel's own refusals, and they would be refused in turn.
-	edge := is(expr.MetaKeySKUID, bin.NativeEndian.PutUint32(uid)...)
+	edge := is(expr.MetaKeySKUID, bin.NativeEndian.PutUint32(w.UID)...)
 	var output []rule
-	for _, port := range answers {
+	for _, port := range w.Answers {
 		output = append(output, join(edge, tcp(), sourcePort(port), opening(expr.CmpOpNeq), accept()))
+	}
+	for _, e := range w.Reach {
+		if !e.IsValid() || e.Port() == 0 {
+			return nil, fmt.Errorf("%v is no address and port", e.AddrPort)
+		}
+		output = append(output, join(edge, e.to(), tcp(), destPort(e.Port()), accept()))
+		if e.UDP {
+			output = append(output, join(edge, e.to(), udp(), destPort(e.Port()), accept()))
+		}
+	}
+	if w.Only {
+		output = append(output, join(edge, count(), rejectProhibited()))
 	}
 	output = append(output, join(edge, goTo("hard")))
 	return &table{
-		name: name,
+		name: w.Table,
 		sets: []*set{set4, set6},
 		chains: []*chain{
 			{name: "hard", rules: []rule{
@@ -79,6 +105,15 @@ func wallTable(name string, uid uint32, extra []netip.Prefix, answers []uint16) 
 			{name: "output", hook: nftables.ChainHookOutput, priority: 0, policy: nftables.ChainPolicyAccept, rules: output},
 		},
 	}, nil
+}
+
+// to matches what goes to the endpoint's address.
+func (e Endpoint) to() rule {
+	a := e.Addr().Unmap()
+	if a.Is4() {
+		return join(ipv4(), rule{payload(1, expr.PayloadBaseNetworkHeader, 16, 4), matches(expr.CmpOpEq, a.AsSlice()...)})
+	}
+	return join(ipv6(), rule{payload(1, expr.PayloadBaseNetworkHeader, 24, 16), matches(expr.CmpOpEq, a.AsSlice()...)})
 }
 
 // translated returns the ranges by which IPv6 can name the IPv4 range p: NAT64's well-known prefix and 6to4.

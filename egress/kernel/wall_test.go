@@ -88,7 +88,7 @@ func TestWallStopsOneUID(t *testing.T) {
 			t.Fatalf("%s without the wall: %v", a, err)
 		}
 	}
-	must(WriteWall(host, "portreeve_test", edgeUID, prefixes("10.200.0.0/16")))
+	must(WriteWall(host, Wall{Table: "portreeve_test", UID: edgeUID, Extra: prefixes("10.200.0.0/16")}))
 	for _, a := range open {
 		if err := dial(edgeUID, a, patient); err != nil {
 			t.Errorf("%s is open: %v", a, err)
@@ -121,11 +121,14 @@ func TestWallRefusesWhatItCannotMean(t *testing.T) {
 		{"portreeve_x", 0, nil}, {"", 1, nil}, {"a b", 1, nil}, {"a;b", 1, nil},
 		{"portreeve_x", 1, prefixes("0.0.0.0/0")}, {"portreeve_x", 1, prefixes("::/0")}, {"portreeve_x", 1, []netip.Prefix{{}}},
 	} {
-		if err := WriteWall(ns, tt.table, tt.uid, tt.extra); err == nil {
+		if err := WriteWall(ns, Wall{Table: tt.table, UID: tt.uid, Extra: tt.extra}); err == nil {
 			t.Errorf("wrote %+v", tt)
 		}
 	}
-	if err := WriteWall(ns, "portreeve_x", 1, nil); err != nil {
+	if err := WriteWall(ns, Wall{Table: "portreeve_x", UID: 1, Reach: []Endpoint{{}}}); err == nil {
+		t.Error("wrote a wall with a way to nowhere")
+	}
+	if err := WriteWall(ns, Wall{Table: "portreeve_x", UID: 1}); err != nil {
 		t.Error(err)
 	}
 }

@@ -86,10 +86,12 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "dialing: refused: " + e.Verdict.Reason.String() }
 
-// A DialError says in one word why there is no connection, and whether that is for want of an address.
+// A DialError says in one word why there is no connection, and whether that is for want of an address, or the company's proxy didn't
+// make it.
 type DialError struct {
 	Kind      string
 	Resolving bool
+	OfProxy   bool
 	Err       error
 }
 

@@ -99,6 +99,8 @@ func answerTo(ctx context.Context, err error, kind string) failed {
 		return failed{http.StatusBadGateway, failTLS, policies.ReasonDialFailed}
 	case errors.As(err, &dial) && dial.Resolving:
 		return failed{http.StatusBadGateway, "upstream_unresolved", policies.ReasonResolveFailed}
+	case errors.As(err, &dial) && dial.OfProxy:
+		return failed{http.StatusBadGateway, policies.ReasonCompanyProxy.String(), policies.ReasonCompanyProxy}
 	case kind == failTimeout, kind == "dial_timeout":
 		return failed{http.StatusGatewayTimeout, failTimeout, policies.ReasonTimeout}
 	case errors.As(err, &dial), kind == failDial:

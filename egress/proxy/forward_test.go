@@ -196,6 +196,7 @@ func TestFailuresAreToldApart(t *testing.T) {
 		{"refused by the floor", "403 floor_hard", "floor_hard", refusedByFloor},
 		{"no such name", "502 upstream_unresolved", "resolve_nxdomain", &DialError{Kind: "resolve_nxdomain", Resolving: true}},
 		{"connection refused", "502 upstream_unreachable", "dial_refused", &DialError{Kind: "dial_refused"}},
+		{"no company proxy", "502 company_proxy", "company_proxy_down", &DialError{Kind: "company_proxy_down", OfProxy: true}},
 		{"no answer to the dial", "504 upstream_timeout", "dial_timeout", &DialError{Kind: "dial_timeout"}},
 		{"something else", "502 upstream_unreachable", "dial_failed", fmt.Errorf("unknown")},
 	}

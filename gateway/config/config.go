@@ -33,6 +33,7 @@ type Canary struct {
 // Egress is how inside bytes get out.
 type Egress struct {
 	UpstreamDNS    []string         `yaml:"upstream_dns"`    // resolvers, address or address:port; default: the machine's
+	Upstream       Upstream         `yaml:"upstream"`        // the company's proxy; default: none
 	UpstreamCA     []string         `yaml:"upstream_ca"`     // PEM files trusted for upstreams beside the machine's roots
 	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
 	SyntheticRange string           `yaml:"synthetic_range"` // addresses that stand for names; default 198.18.0.0/15
@@ -115,6 +116,7 @@ func (c *Config) complete() {
 	set(&c.Egress.SyntheticRange, "198.18.0.0/15")
 	set(&c.Nodes.AddressRange, "10.200.0.0/16")
 	c.Egress.Doors.complete()
+	c.Egress.Upstream.complete()
 	if c.Nodes.BuildBase == nil {
 		yes := true
 		c.Nodes.BuildBase = &yes
@@ -166,6 +168,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("egress.upstream_dns[%d]: %w", i, err)
 		}
 	}
+	if err := c.upstream(); err != nil {
+		return err
+	}
 	if _, err := c.MemoryBytes(); err != nil {
 		return err
 	}
@@ -190,7 +195,7 @@ func (c *Config) validate() error {
 
 // floor checks the exemptions as the edge will, so that a wrong one starts nothing.
 func (c *Config) floor() error {
-	floor := policies.FloorConfig{Hard: c.HardRanges()}
+	floor := policies.FloorConfig{Hard: c.HardRanges(), Always: c.AlwaysClosed()}
 	for i, e := range c.Egress.FloorExempt {
 		p, err := netip.ParsePrefix(e.CIDR)
 		if err != nil {

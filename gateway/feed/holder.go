@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/dial"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/policies"
 	"portreeve.dev/secrets"
@@ -41,9 +42,10 @@ type compiled struct {
 	revision  uint64
 	floor     *policies.Floor
 	sandboxes map[string]entry
-	records   map[string]Records // by org
-	limits    map[string]Limits  // by org
-	stale     time.Duration      // the longest that any sandbox may go on without a heartbeat
+	records   map[string]Records  // by org
+	limits    map[string]Limits   // by org
+	ways      map[string]dial.Way // by org
+	stale     time.Duration       // the longest that any sandbox may go on without a heartbeat
 
 	attached []Attachment
 	doorKeys map[string][]DoorKey // by org
@@ -189,7 +191,7 @@ func (h *Holder) state() (now *compiled, silence time.Duration) {
 
 func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes)), records: make(map[string]Records, len(s.Orgs)),
-		limits: make(map[string]Limits, len(s.Orgs)), doorKeys: make(map[string][]DoorKey, len(s.Orgs))}
+		limits: make(map[string]Limits, len(s.Orgs)), ways: make(map[string]dial.Way, len(s.Orgs)), doorKeys: make(map[string][]DoorKey, len(s.Orgs))}
 	var closed []Closed
 	var err error
 	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
@@ -198,7 +200,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
 		c.records[o.ID], c.limits[o.ID] = o.Records, o.Limits
-		c.doorKeys[o.ID] = o.DoorKeys
+		c.doorKeys[o.ID], c.ways[o.ID] = o.DoorKeys, dial.Way{Direct: o.Direct}
 		p, faults := newProfiles(o)
 		orgs[o.ID], closed = p, append(closed, faults...)
 	}

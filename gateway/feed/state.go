@@ -43,6 +43,7 @@ type Org struct {
 	Secrets  []Secret `json:"secrets,omitempty"`
 	Records  Records  `json:"records,omitzero"`
 	Limits   Limits   `json:"limits,omitzero"`
+	Direct   bool     `json:"direct,omitempty"` // it goes out without the company's proxy
 
 	DoorKeys []DoorKey `json:"door_keys,omitempty"`
 }

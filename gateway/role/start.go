@@ -22,6 +22,8 @@ type NodeStart struct {
 	Adopt     bool         `json:"adopt"`      // keep living sandboxes of an earlier start; else remove them
 	Base      bool         `json:"base"`       // build the image base in the background
 	Names     int          `json:"names"`      // distinct, of one incarnation
+	Reach     []Reach      `json:"reach"`      // what the edge reaches wherever that is
+	Only      bool         `json:"only"`       // it reaches nothing but that
 	DoorPorts []uint16     `json:"door_ports"` // from which the edge may answer whoever called it, wherever that is
 	Connects  int          `json:"connects"`   // new connections of one sandbox a second
 	Lookups   int          `json:"lookups"`    // DNS queries of one sandbox a second
@@ -53,7 +55,9 @@ type EdgeStart struct {
 	UpstreamDNS []string       `json:"upstream_dns"` // address:port
 	UpstreamCA  []string       `json:"upstream_ca"`  // PEM blocks, beside the system's roots
 	SystemRoots string         `json:"system_roots"` // the system's roots in PEM
-	Hard        []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
+	Upstream    *UpstreamProxy `json:"upstream,omitempty"`
+	Hard        []netip.Prefix `json:"hard"`   // ranges of ours, added to the hard floor
+	Always      []netip.Prefix `json:"always"` // closed inside an exemption too
 	Synthetic   netip.Prefix   `json:"synthetic"`
 	Limits      EdgeLimits     `json:"limits"`
 	HiddenNames bool           `json:"hidden_names"` // hellos that may hide a name pass to every server
@@ -80,9 +84,12 @@ type ControlStart struct {
 	Key          string         `json:"key"` // of an earlier start in this run; secret; empty makes one
 	Exempt       []Exemption    `json:"exempt"`
 	Hard         []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
+	Always       []netip.Prefix `json:"always"`       // closed inside an exemption too
 	UpstreamDNS  []string       `json:"upstream_dns"` // of the endpoints that orgs name
-	UpstreamCA   []string       `json:"upstream_ca"`  // PEM blocks, beside the system's roots
-	SystemRoots  string         `json:"system_roots"` // the system's roots in PEM
+	Upstream     *UpstreamProxy `json:"upstream,omitempty"`
+	Proxied      []string       `json:"proxied,omitempty"` // orgs that go through it, ids or slugs; none: all
+	UpstreamCA   []string       `json:"upstream_ca"`       // PEM blocks, beside the system's roots
+	SystemRoots  string         `json:"system_roots"`      // the system's roots in PEM
 	Doors        ControlDoors   `json:"doors,omitzero"`
 	TunnelDomain string         `json:"tunnel_domain"`
 	TunnelPort   string         `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443

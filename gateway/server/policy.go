@@ -30,9 +30,14 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	ways, err := c.ways(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
 	s := feed.State{Revision: uint64(now.Revision), Orgs: []feed.Org{}, Sandboxes: []feed.Sandbox{}}
 	for _, o := range now.Orgs {
 		org := feed.Org{ID: o.Org, Ceiling: feed.Policy{Version: o.Ceiling.Version, Document: o.Ceiling.Document}}
+		org.Direct = ways[o.Org].Direct
 		org.Records = c.records(o.Org, o.Decisions)
 		for _, p := range o.Named {
 			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})
@@ -108,7 +113,7 @@ func (c *control) exemptions(ctx context.Context) ([]feed.Exemption, error) {
 
 // floor is the edges' own, for answering what would be allowed. Exemptions by slug are resolved for the edges only.
 func (c *control) floor() (*policies.Floor, error) {
-	config := policies.FloorConfig{Hard: c.setup.Hard}
+	config := policies.FloorConfig{Hard: c.setup.Hard, Always: c.setup.Always}
 	for _, e := range c.setup.Exempt {
 		p, err := netip.ParsePrefix(e.CIDR)
 		if err != nil {

@@ -2,14 +2,14 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
-	"fmt"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
 
 	"portreeve.dev/egress/dial"
 	"portreeve.dev/gateway/api"
+	"portreeve.dev/gateway/internal/outbound"
 	"portreeve.dev/gateway/webhooks"
 	"portreeve.dev/policies"
 )
@@ -20,26 +20,17 @@ const deliveriesKept = 7 * 24 * time.Hour
 // newSender makes what tells orgs' endpoints of events. Every connection of its is made under the floor of that moment, as the edge
 // would make it: an endpoint's URL is an org's word. nil: there is nobody to ask for names.
 func (c *control) newSender() (*webhooks.Sender, error) {
-	config := dial.Config{}
-	for _, s := range c.setup.UpstreamDNS {
-		addr, err := netip.ParseAddrPort(s)
-		if err != nil {
-			return nil, fmt.Errorf("egress.upstream_dns: %w", err)
-		}
-		config.Servers = append(config.Servers, addr)
-	}
-	if len(config.Servers) == 0 {
-		c.log.Error("no webhook is sent: no DNS resolver is known, name one under egress.upstream_dns in the configuration")
-		return nil, nil
-	}
-	dialer, err := dial.New(config, nil) // under no floor until the first dial
+	roots, err := outbound.Roots(c.setup.SystemRoots, c.setup.UpstreamCA)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(c.setup.SystemRoots))
-	for _, pem := range c.setup.UpstreamCA {
-		roots.AppendCertsFromPEM([]byte(pem))
+	dialer, err := outbound.New(c.setup.UpstreamDNS, c.setup.Upstream, roots)
+	if errors.Is(err, outbound.ErrNoResolver) {
+		c.log.Error("no webhook is sent", "err", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	return webhooks.New(webhooks.Config{
 		Queue: c.store, Roots: roots, Log: c.log,
@@ -48,6 +39,11 @@ func (c *control) newSender() (*webhooks.Sender, error) {
 			if err != nil {
 				return nil, err
 			}
+			ways, err := c.ways(ctx)
+			if err != nil {
+				return nil, err
+			}
+			dialer.SetWays(ways)
 			dialer.SetFloor(floor)
 			// The URL names the host: an exemption that the org has may be used, and no other.
 			conn, _, err := dialer.Dial(ctx, dial.Target{Org: org, Host: host, Port: port, Named: true})
@@ -65,7 +61,7 @@ func (c *control) floorNow(ctx context.Context) (*policies.Floor, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := policies.FloorConfig{Hard: c.setup.Hard}
+	config := policies.FloorConfig{Hard: c.setup.Hard, Always: c.setup.Always}
 	for _, e := range all {
 		p, err := netip.ParsePrefix(e.CIDR)
 		if err != nil {

@@ -46,13 +46,15 @@ func (s *Supervisor) processes() []*process {
 }
 
 func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
+	reach, only := s.reach()
 	return role.NodeStart{
 		StateDir: s.config.StateDir, Instance: s.instance, EdgeUID: EdgeUID,
 		Runsc: s.program("runsc"), Init: s.program("portreeve-init"), Probe: s.program("portreeve-probe"), TinyImage: s.program(TinyImage),
 		Addresses: netip.MustParsePrefix(s.config.Settings.Nodes.AddressRange),
 		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
 		Purge:     s.config.Purge, Adopt: restart || !s.config.Purge, Base: *s.config.Settings.Nodes.BuildBase,
-		Names: s.config.Settings.Limits.NamesPerSandbox, DoorPorts: s.config.Settings.Egress.Doors.Ports(), Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond,
+		Names: s.config.Settings.Limits.NamesPerSandbox, DoorPorts: s.config.Settings.Egress.Doors.Ports(), Reach: reach, Only: only,
+		Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond,
 	}, nil, nil
 }
 
@@ -137,10 +139,13 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 	start := role.EdgeStart{
 		Machine: machine,
 		Dir:     filepath.Join(s.config.StateDir, "edge"), UpstreamDNS: s.resolvers(), UpstreamCA: authorities, SystemRoots: config.SystemRoots(),
-		Hard: settings.HardRanges(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
+		Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
 		Limits: role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox,
 			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},
 		HiddenNames: settings.Egress.AllowHiddenNames, Uncaged: settings.Nodes.WithoutLandlock,
+	}
+	if start.Upstream, err = upstream(settings.Egress.Upstream); err != nil {
+		return nil, nil, err
 	}
 	if start.Doors, err = edgeDoors(settings.Egress.Doors); err != nil {
 		return nil, nil, err
@@ -171,12 +176,17 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	proxy, err := upstream(settings.Egress.Upstream)
+	if err != nil {
+		return nil, nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return role.ControlStart{
 		UpstreamDNS: s.resolvers(), UpstreamCA: authorities, SystemRoots: config.SystemRoots(),
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
-		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
+		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Upstream: proxy, Proxied: settings.Egress.Upstream.Orgs,
+		Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Canary: *settings.Canary.Every,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"net"
 	"net/netip"
@@ -16,7 +15,6 @@ import (
 	"portreeve.dev/egress/proxy"
 	"portreeve.dev/egress/resolver"
 	"portreeve.dev/gateway/feed"
-	"portreeve.dev/gateway/role"
 	"portreeve.dev/policies"
 )
 
@@ -82,7 +80,7 @@ func (d dialer) dial(ctx context.Context, t proxy.Target) (net.Conn, netip.Addr,
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // what was kept back was too little
 		err = &proxy.RefusedError{Verdict: flows.ErrDescriptors.Verdict}
 	case errors.As(err, &failed):
-		err = &proxy.DialError{Kind: string(failed.Kind), Resolving: failed.Kind.Resolving(), Err: err}
+		err = &proxy.DialError{Kind: string(failed.Kind), Resolving: failed.Kind.Resolving(), OfProxy: failed.Kind.OfProxy(), Err: err}
 	}
 	return conn, done.Addr, err
 }
@@ -124,15 +122,3 @@ func (t flowTable) Add(f proxy.Flow) (func(), error) {
 }
 
 func (t flowTable) Meter(b egress.Binding) proxy.Meter { return t.Table.Meter(b) }
-
-// upstreamRoots are the machine's roots and the configured ones, read before the cage.
-func upstreamRoots(start role.EdgeStart) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(start.SystemRoots))
-	for _, pem := range start.UpstreamCA {
-		if !pool.AppendCertsFromPEM([]byte(pem)) {
-			return nil, errors.New("egress.upstream_ca: a file holds no usable certificate")
-		}
-	}
-	return pool, nil
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"portreeve.dev/gateway/agent/cage"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/outbound"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/policies"
@@ -141,8 +141,12 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if e.names, err = resolver.NewNames(resolver.NamesConfig{Range: start.Synthetic, PerSandbox: start.Limits.Names, OnAdd: e.tellName}); err != nil {
 		return err
 	}
-	e.holder = feed.NewHolder(policies.FloorConfig{Hard: start.Hard}, e.policyChanged)
-	if e.dialer, err = newDialer(start); err != nil {
+	e.holder = feed.NewHolder(policies.FloorConfig{Hard: start.Hard, Always: start.Always}, e.policyChanged)
+	roots, err := outbound.Roots(start.SystemRoots, start.UpstreamCA)
+	if err != nil {
+		return err
+	}
+	if e.dialer, err = outbound.New(start.UpstreamDNS, start.Upstream, roots); err != nil {
 		return err
 	}
 	share, err := e.descriptors()
@@ -161,10 +165,6 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		Bindings: e.bindings, Policies: e.holder, Recorder: recorder, Names: e.names, Floor: e.holder.Floor,
 		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Lookup: realLookup(e.dialer, e.flows), Log: e.log,
 	})
-	if err != nil {
-		return err
-	}
-	roots, err := upstreamRoots(start)
 	if err != nil {
 		return err
 	}
@@ -194,21 +194,6 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	return nil
 }
 
-func newDialer(start role.EdgeStart) (*dial.Dialer, error) {
-	config := dial.Config{}
-	for _, s := range start.UpstreamDNS {
-		addr, err := netip.ParseAddrPort(s)
-		if err != nil {
-			return nil, fmt.Errorf("egress.upstream_dns: %w", err)
-		}
-		config.Servers = append(config.Servers, addr)
-	}
-	if len(config.Servers) == 0 {
-		return nil, errors.New("no DNS resolver is known: name one under egress.upstream_dns in the configuration")
-	}
-	return dial.New(config, nil) // under no floor until the first policy
-}
-
 // up tells control over one link what was decided and what was counted.
 func (e *Edge) up(ctx context.Context, conn *link.Conn) {
 	var counting sync.WaitGroup
@@ -219,6 +204,7 @@ func (e *Edge) up(ctx context.Context, conn *link.Conn) {
 
 // policyChanged puts what hangs on the policy under the newest one.
 func (e *Edge) policyChanged() {
+	e.dialer.SetWays(e.holder.Ways())
 	e.dialer.SetFloor(e.holder.Floor())
 	e.doors.follow()
 	e.usage.limit(e.holder.Limits())

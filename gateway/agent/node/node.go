@@ -99,6 +99,16 @@ func (a *Agent) runscRoot() string { return a.dir("runsc") }
 // wallTable is ours in the machine's own netns: other installations have other names.
 func (a *Agent) wallTable() string { return "portreeve_" + a.setup.Instance }
 
+// wall is what stands around the edge on the machine.
+func (a *Agent) wall() kernel.Wall {
+	w := kernel.Wall{Table: a.wallTable(), UID: a.setup.EdgeUID, Extra: []netip.Prefix{a.setup.Addresses, a.setup.Synthetic},
+		Answers: a.setup.DoorPorts, Only: a.setup.Only}
+	for _, r := range a.setup.Reach {
+		w.Reach = append(w.Reach, kernel.Endpoint{AddrPort: r.Addr, UDP: r.UDP})
+	}
+	return w
+}
+
 // edgeTable says how the rules of the edge netns are written. The kernel lets more queries through than the resolver answers,
 // so that what is too many is refused with an answer first.
 func (a *Agent) edgeTable(found bool) kernel.EdgeOptions {
@@ -119,8 +129,7 @@ func (a *Agent) build() error {
 	if err := edge.Check(); err != nil {
 		return err
 	}
-	ours := []netip.Prefix{a.setup.Addresses, a.setup.Synthetic}
-	if err := kernel.WriteWall(kernel.CurrentNetns, a.wallTable(), a.setup.EdgeUID, ours, a.setup.DoorPorts...); err != nil {
+	if err := kernel.WriteWall(kernel.CurrentNetns, a.wall()); err != nil {
 		return err
 	}
 	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses})
