@@ -51,7 +51,7 @@
 //   - PO-13: a rule about methods or paths of TLS that is passed through is refused (TestDocuments).
 //   - PO-14: an exemption holds for its orgs and ports only (TestFloorJudge).
 //   - PO-15: an allow rule for addresses never allows a name; a deny rule for addresses also holds for names (TestDenyLooksAtResolvedAddress).
-//   - PO-16: a verdict that rests on a method or a path says so, and every header that names another one is known as such (TestInsideIsSaid, TestOverrideHeaders).
+//   - PO-16: a verdict that rests on a method or a path says so, and every header or query parameter that names another one is known as such (TestInsideIsSaid, TestOverrideHeaders, TestOverrideQuery).
 //   - PO-17: tests change no verdict, and what is let through only because a layer watches fails a test that expects it (TestTestsOnlyTell, TestRunTestsWhileWatching).
 //   - PO-18: under presets and git rules packages install and repositories clone; publishing and pushing are denied, and nothing passes unopened (TestPresetsInstallAndDontPublish, TestGitAccess, TestSugarIsWrittenOut).
 //   - PO-19: what is learnt names single hosts, addresses, ports, protocols and whole paths, and allows nothing that was not seen or that a rule denied (TestLearn, TestLearnIsNarrow).

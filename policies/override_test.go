@@ -83,3 +83,39 @@ func compileRules(t *testing.T, layers ...string) *Snapshot {
 	}
 	return compileText(t, documents...)
 }
+
+func TestOverrideQuery(t *testing.T) {
+	for query, want := range map[string]string{
+		"_method=DELETE":            "_method",
+		"a=1&_method=PUT&b":         "_method",
+		"a=1;_METHOD":               "_METHOD",
+		"%5Fmetho%64=x":             "%5Fmetho%64",
+		"%20.method=x":              "%20.method",
+		"+_method=x":                "+_method",
+		"[method=x":                 "[method",
+		"_method%00x=1":             "_method%00x",
+		"_method[]=x":               "_method[]",
+		"":                          "",
+		"method=x":                  "",
+		"_methods=x":                "",
+		"x_method=x":                "",
+		"a=_method":                 "",
+		"%zz=1&%zz%5Fmethod=DELETE": "",
+	} {
+		if got := OverrideQuery(query); got != want {
+			t.Errorf("%q: %q, want %q", query, got, want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { OverrideQuery("page=2&q=some+text&sort=asc") }); n != 0 {
+		t.Errorf("%v allocations for an ordinary query", n)
+	}
+}
+
+func FuzzOverrideQuery(f *testing.F) {
+	f.Add("_method=DELETE&%zz=1")
+	f.Fuzz(func(t *testing.T, raw string) {
+		if found := OverrideQuery(raw); found != "" && (!strings.Contains(raw, found) || OverrideQuery(found+"=x") != found) {
+			t.Fatalf("%q has %q", raw, found)
+		}
+	})
+}

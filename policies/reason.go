@@ -45,7 +45,7 @@ const (
 	ReasonPlaceholder       Reason = "placeholder"            // a secret's placeholder on its way to a host without a grant
 	ReasonForeign           Reason = "foreign_credentials"    // the sandbox sent a credential of its own
 	ReasonRevoked           Reason = "revoked"                // a tightened policy ended the flow
-	ReasonOverride          Reason = "override_header"        // a header names another method or path than the one judged
+	ReasonOverride          Reason = "override_header"        // a header or the query names another method or path than the one judged
 	ReasonCredential        Reason = "credential_invalid"     // what should open a door is missing or wrong
 	ReasonCredentialExpired Reason = "credential_expired"     // it was good once
 	ReasonCredentialElse    Reason = "credential_elsewhere"   // it is good at another door, or from another address
@@ -91,7 +91,7 @@ var guidance = map[Reason]string{
 	ReasonSecretUnavailable: "A stored credential for this host could not be applied, so the request was not sent; tell the person who runs the sandbox.",
 	ReasonPlaceholder:       "The request carries a credential's placeholder to a host that has no grant for it; send it only where it is granted.",
 	ReasonForeign:           "The request carries a credential of its own, which the policy does not accept here; send it without one.",
-	ReasonOverride:          "A header names another method or path than the request line, where the policy looks at these; send the real method and path, and no X-HTTP-Method-Override, X-Original-URL or the like.",
+	ReasonOverride:          "A header or the query names another method or path than the request line, where the policy looks at these; send the real method and path, and no X-HTTP-Method-Override, X-Original-URL, ?_method= or the like.",
 	ReasonRevoked:           "The policy was tightened and no longer allows this connection; do not reconnect.",
 	ReasonCredential:        "The proxy does not accept this user name and password; whoever attached the sandbox can get new ones.",
 	ReasonCredentialExpired: "The proxy's password has expired; whoever attached the sandbox can get a new one.",

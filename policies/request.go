@@ -49,7 +49,7 @@ type Verdict struct {
 	// Only then may an exemption of the floor be used.
 	Named bool `json:"named"`
 	// Inside: the verdict rests on the method or the path, or at an earlier stage will. What names another method or path
-	// beside the request line (OverrideHeader) must then not reach the server. It is false in a denial.
+	// beside the request line (OverrideHeader, OverrideQuery) must then not reach the server. It is false in a denial.
 	Inside bool `json:"inside"`
 }
 

@@ -26,6 +26,11 @@ type Flow struct {
 	Kill func(policies.Reason)
 }
 
+// isRequest reports whether the flow is one request on a connection.
+func (f *Flow) isRequest() bool {
+	return f.Within != "" && !f.Upstream && f.Request.Stage == policies.StageRequest
+}
+
 // A Carried is a secret that was put into a flow.
 type Carried struct {
 	Secret  string // id

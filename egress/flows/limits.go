@@ -13,7 +13,7 @@ import (
 
 // Limits bound what one org and each of its sandboxes may use. Of counts, zero is the default; of bytes, zero is no limit.
 type Limits struct {
-	PerSandbox     int // connections at once; default 1024
+	PerSandbox     int // connections at once, and as many requests on them; default 1024
 	PerOrg         int // connections at once; default 16384
 	PerDestination int // connections at once of the org to one host and port; default 2048
 	NewPerSecond   int // connections begun by one sandbox, over time, and twice as many at once; default 150
@@ -58,6 +58,7 @@ func limited(reason policies.Reason, which, message string) *LimitError {
 // Why a flow was not added.
 var (
 	ErrSandboxFull     = limited(policies.ReasonBudget, "the sandbox has too many connections", "")
+	ErrRequestsFull    = limited(policies.ReasonBudget, "the sandbox has too many requests under way", "")
 	ErrOrgFull         = limited(policies.ReasonBudget, "the org has too many connections", "")
 	ErrDestinationFull = limited(policies.ReasonBudget, "the org has too many connections to this destination", "")
 	ErrTooFast         = limited(policies.ReasonBudget, "the sandbox begins connections too fast", "")
@@ -122,6 +123,7 @@ func (b *bucket) chunk(most int64) int64 {
 // A box is what the table knows of one sandbox.
 type box struct {
 	count   int       // its connections
+	within  int       // requests on them
 	last    time.Time // when one began last
 	begun   *rate.Limiter
 	in, out bucket
@@ -180,7 +182,7 @@ func (o *org) box(sandbox string, now time.Time) *box {
 	}
 	if len(o.boxes) >= 64 {
 		for id, b := range o.boxes {
-			if b.count == 0 && now.Sub(b.last) > boxIdle {
+			if b.count == 0 && b.within == 0 && now.Sub(b.last) > boxIdle {
 				delete(o.boxes, id)
 			}
 		}
@@ -216,15 +218,34 @@ func (o *org) room(f *Flow, now time.Time) error {
 	return nil
 }
 
+// roomWithin takes the place of a request: by HTTP/2 one connection has many, and each holds memory of ours.
+func (o *org) roomWithin(f *Flow, now time.Time) error {
+	if !f.isRequest() {
+		return nil
+	}
+	b := o.box(f.Binding.Sandbox, now)
+	if b.within >= o.limits.PerSandbox {
+		return ErrRequestsFull.with("The sandbox has %d requests under way, which is all that it may have; wait until some have ended.", o.limits.PerSandbox)
+	}
+	b.within++
+	return nil
+}
+
 func (o *org) usedUp() error {
 	return ErrQuota.with("The organisation's %d bytes of this month are used up; tell the person who runs the sandbox, retries will not help.", o.limits.Quota)
 }
 
 // gone gives back what room took.
 func (o *org) gone(f *Flow) {
-	if b := o.boxes[f.Binding.Sandbox]; b != nil {
-		b.count--
+	b := o.boxes[f.Binding.Sandbox] // it is there as long as it counts something
+	switch {
+	case f.isRequest():
+		b.within--
+		return
+	case f.Within != "":
+		return
 	}
+	b.count--
 	o.count--
 	if f.Local {
 		return

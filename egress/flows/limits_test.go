@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,32 @@ func TestDestinationCap(t *testing.T) {
 	w.add(t, w.flow("6", 2, "a.test")) // of another org
 	remove()
 	w.add(t, w.flow("7", 0, "a.test"))
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	w := newWorld(t, flows.Config{Limits: flows.Limits{PerSandbox: 2}})
+	leave := w.add(t, w.flow("1", 0, "a.test"))
+	on := func(id string, box int) flows.Flow {
+		f := w.flow(id, box, "a.test")
+		f.Within, f.Remote = "1", netip.AddrPort{}
+		f.Request.Stage, f.Request.Method, f.Request.Path = policies.StageRequest, "GET", "/"
+		return f
+	}
+	remove := w.add(t, on("a", 0))
+	w.add(t, on("b", 0))
+	w.refused(t, on("c", 0), flows.ErrRequestsFull, "The sandbox has 2 requests under way, which is all that it may have; wait until some have ended.")
+	relay, upstream := w.flow("relay", 0, "a.test"), on("upstream", 0)
+	relay.Within, upstream.Upstream = "1", true
+	w.add(t, relay)
+	w.add(t, upstream)
+	w.add(t, on("theirs", 1))
+	remove()
+	remove()
+	leave() // the connection may end before what is on it
+	last := w.add(t, on("d", 0))
+	w.refused(t, on("e", 0), flows.ErrRequestsFull, "The sandbox has 2 requests under way, which is all that it may have; wait until some have ended.")
+	last()
+	w.add(t, on("f", 0))
 }
 
 func TestNewConnectionsPerSecond(t *testing.T) {

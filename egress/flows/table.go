@@ -99,6 +99,9 @@ func (t *Table) enter(e *entry) error {
 		if !e.Local && o.usage.over() {
 			return o.usedUp()
 		}
+		if err := o.roomWithin(&e.Flow, t.cfg.Now()); err != nil {
+			return err
+		}
 	default:
 		if !t.TakeDescriptors(e.Binding.Org, 1) {
 			return ErrDescriptors
@@ -133,8 +136,8 @@ func (t *Table) leave(e *entry) {
 		return
 	}
 	delete(t.live, e)
+	t.org(e.Binding.Org).gone(&e.Flow)
 	if e.Within == "" {
-		t.org(e.Binding.Org).gone(&e.Flow)
 		t.GiveDescriptors(e.Binding.Org, 1)
 	}
 }

@@ -58,7 +58,7 @@
 //   - EP-24: an upstream is asked what it speaks only after that was recorded, at an address that was judged (TestUpstreamIsAskedUnderARecord).
 //   - EP-25: a kept upstream connection is a flow with its address and its secrets, and ends with them (TestKeptConnectionsAreFlows, TestWhatCarriesASecretEndsWithItsGrant).
 //   - EP-26: no idle upstream connection outlives the version of a secret that it carried (TestIdleConnectionsOfAnOldSecretAreClosed).
-//   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header names another method or path (TestOverridesAreRefused).
+//   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header, trailer or query parameter names another method or path (TestOverridesAreRefused).
 //   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
 //   - EP-28: a real address stands for a name only if the sandbox was given it for that name, and is the one dialled; given for several, the client's own word decides or nothing is dialled (TestPinnedAddressIsItsName, TestSharedAddressNeedsAName).
@@ -68,6 +68,8 @@
 //   - EP-70: each byte between sandbox and outside is metered once, whatever way it takes (TestEachByteIsMetered).
 //   - EP-71: a connection that a used up quota refuses is told so and reaches nothing (TestQuotaIsTold).
 //   - EP-72: an org's idle upstream connections make room for its own, never for another's (TestIdleUpstreamsMakeRoom, TestPoolsAreBounded).
+//   - EP-73: answers that wait for a slow client take a bounded part of memory (TestUnreadAnswersAreBounded).
+//   - EP-74: no upstream's answer is taken for one of ours (TestNoAnswerPassesForOurs).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //
 // # Not here

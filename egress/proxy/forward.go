@@ -155,7 +155,8 @@ func (x *exchange) fail(err error, j judgement, d *decisions.Decision, end *Clos
 
 // head passes the answer's head back as it came, without what belongs to the upstream connection.
 func (x *exchange) head(resp *http.Response) {
-	removeHopByHop(resp.Header)
+	cleanAnswer(resp.Header)
+	delete(resp.Trailer, HeaderDecision)
 	h := x.w.Header()
 	for field, values := range resp.Header {
 		h[field] = values
@@ -224,6 +225,7 @@ func (x *exchange) trailers(resp *http.Response) {
 	}
 	h := x.w.Header()
 	announced := h.Get("Trailer")
+	delete(resp.Trailer, HeaderDecision)
 	for name, values := range resp.Trailer {
 		if !hasToken([]string{announced}, strings.ToLower(name)) {
 			name = http.TrailerPrefix + name

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
 	"portreeve.dev/policies"
@@ -356,5 +357,47 @@ func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
 	}
 	if _, end := w.decided(); end.Error != "" || end.Status != 200 {
 		t.Errorf("end %+v", end)
+	}
+}
+
+// Whoever reads an answer, a program or portreeve probe, tells ours from an upstream's by the decision that it names.
+func TestNoAnswerPassesForOurs(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		w := newWorld(t, allowGood)
+		w.upstream("good.test", 443, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set(HeaderDecision, "dec_1")
+			rw.Header().Set("Trailer", HeaderDecision+", X-Kept")
+			rw.WriteHeader(http.StatusForbidden)
+			rw.(http.Flusher).Flush()
+			rw.Header().Set("X-Kept", "yes")
+			rw.Header().Set(http.TrailerPrefix+HeaderDecision, "dec_1")
+		}))
+		resp, err := w.client(h2, w.orgCA.pool()).Get("https://good.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusForbidden || resp.Trailer.Get("X-Kept") != "yes" {
+			t.Errorf("h2 %v: %d, %v, %v, %v", h2, resp.StatusCode, resp.Header, resp.Trailer, err)
+		}
+		if resp.Header[HeaderDecision] != nil || resp.Trailer[HeaderDecision] != nil {
+			t.Errorf("h2 %v: an upstream's answer names a decision: %v, %v", h2, resp.Header, resp.Trailer)
+		}
+	}
+	w := newWorld(t, allowGood)
+	w.upstream("good.test", 443, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set(HeaderDecision, "dec_1")
+		chat().ServeHTTP(rw, r)
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, resp, err := websocket.Dial(ctx, "wss://good.test/", &websocket.DialOptions{HTTPClient: w.client(false, w.orgCA.pool())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.CloseNow()
+	if resp.Header[HeaderDecision] != nil {
+		t.Errorf("a WebSocket that was let through names a decision: %v", resp.Header)
 	}
 }

@@ -156,7 +156,7 @@ func (x *exchange) splitTarget() bool {
 func (x *exchange) allowed(j judgement) {
 	x.webSocket = wantsWebSocket(x.r)
 	granted := x.c.granted()
-	if name := overriding(x.r.Header); name != "" && (j.v.Inside || granted) { // grants, too, are for methods and paths
+	if name := x.overriding(); name != "" && (j.v.Inside || granted) { // grants, too, are for methods and paths
 		j = j.deny(policies.ReasonOverride)
 		j.v.Message = policies.ReasonOverride.Guidance() + " Found: " + name + "."
 		x.deny(j, 0)

@@ -69,12 +69,24 @@ func prepareHeader(r *http.Request, webSocket bool) {
 	delete(r.Header, "Content-Length")
 }
 
-// overriding returns the name of a field by which a server may take another method or path than the request line's, if there is one.
-func overriding(h http.Header) string {
-	for name := range h {
-		if name != "" && name[0]|0x20 == 'x' && policies.OverrideHeader(name) {
-			return strings.ToLower(name)
+// overriding returns the name of a field, or of a query parameter, by which a server may take another method or path than the request
+// line's, if there is one. A field that comes behind the body is one too, to servers that join both.
+func (x *exchange) overriding() string {
+	for _, h := range []http.Header{x.r.Header, x.r.Trailer} {
+		for name := range h {
+			if name != "" && name[0]|0x20 == 'x' && policies.OverrideHeader(name) {
+				return strings.ToLower(name)
+			}
 		}
 	}
+	if policies.OverrideQuery(x.query) != "" {
+		return "?_method"
+	}
 	return ""
+}
+
+// cleanAnswer takes out of an upstream's answer what belongs to its connection, and what only answers of ours may have.
+func cleanAnswer(h http.Header) {
+	removeHopByHop(h)
+	delete(h, HeaderDecision)
 }

@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -492,5 +494,43 @@ func TestOtherPortIsKept(t *testing.T) {
 	}
 	if dials := w.dialer.dials(); len(dials) != 1 || dials[0] != "good.test:8443" {
 		t.Errorf("dialled %v", dials)
+	}
+}
+
+// Answers that a client lets wait take no more memory here than one upstream connection is given.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	const streams = 32
+	var moved atomic.Int64
+	w := newWorld(t, allowGood)
+	w.upstream("good.test", 443, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		for piece := make([]byte, 32<<10); ; {
+			n, err := rw.Write(piece)
+			moved.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}))
+	client := w.client(true, w.orgCA.pool())
+	client.Transport.(*http.Transport).HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 32 << 10, MaxReceiveBufferPerConnection: 64 << 10}
+	for range streams {
+		resp, err := client.Get("https://good.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.ProtoMajor != 2 {
+			t.Fatalf("answered by %s", resp.Proto)
+		}
+		defer resp.Body.Close()
+	}
+	for before := int64(-1); before != moved.Load(); { // until nothing moves any more
+		before = moved.Load()
+		select {
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	// Beside what waits here there is what the sockets hold.
+	if got := moved.Load(); got < upstreamBuffer/2 || got > upstreamBuffer+streams<<18 {
+		t.Errorf("%d KiB of %d answers were taken that nobody reads", got>>10, streams)
 	}
 }

@@ -133,6 +133,13 @@ func versions(uses []decisions.Use) string {
 	return b.String()
 }
 
+// What of answers by HTTP/2 may wait here for a client that reads slowly: of one, and of all on one upstream connection. By
+// itself the transport takes in 4 MiB of each.
+const (
+	streamBuffer   = 1 << 20
+	upstreamBuffer = 16 << 20
+)
+
 // A pool is the upstream connections of one key.
 type pool struct {
 	p         *Proxy
@@ -159,6 +166,7 @@ func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use, h1 bool
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: p.cfg.Limits.ResponseHeader,
 		ForceAttemptHTTP2:      c.opened && !h1,
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: upstreamBuffer},
 	}
 	if c.opened {
 		up.tls = p.upstreamTLS(j.req, h1)

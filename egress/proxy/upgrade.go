@@ -24,7 +24,7 @@ func (x *exchange) upgrade(resp *http.Response, j judgement, d *decisions.Decisi
 		x.answer(j, failed{http.StatusBadGateway, failUpgrade, "dial_failed"}, d.ID)
 		return
 	}
-	removeHopByHop(resp.Header)
+	cleanAnswer(resp.Header)
 	nc, rw, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
 		end.Error = failUpgrade

@@ -2,7 +2,7 @@ package limits
 
 // Limits bound one org. Zero is no limit of this author's: of counts the edge then has a default of its own.
 type Limits struct {
-	ConnectionsPerSandbox     int   `json:"connections_per_sandbox,omitempty" minimum:"0" doc:"Open at once."`
+	ConnectionsPerSandbox     int   `json:"connections_per_sandbox,omitempty" minimum:"0" doc:"Open at once, and requests under way on them."`
 	ConnectionsPerOrg         int   `json:"connections_per_org,omitempty" minimum:"0" doc:"Open at once, of all sandboxes together."`
 	ConnectionsPerDestination int   `json:"connections_per_destination,omitempty" minimum:"0" doc:"Open at once, of all sandboxes together, to one host and port."`
 	NewConnectionsPerSecond   int   `json:"new_connections_per_second,omitempty" minimum:"0" doc:"Begun by one sandbox, over time; twice as many at once."`
