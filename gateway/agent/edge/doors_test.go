@@ -228,11 +228,25 @@ func TestNewcomersAreBounded(t *testing.T) {
 		t.Cleanup(func() { nc.Close() })
 		return nc
 	}
+	for n := 1 << 24; n > 0; n /= 2 {
+		for w.flows.TakeDescriptors(org, n) {
+		}
+	}
+	late := dial()
+	late.SetReadDeadline(time.Now().Add(firstByteLimit / 2)) // by itself it would be closed later
+	if _, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with the org's share used up: %v", err)
+	}
+	w.flows.GiveDescriptors(org, 1<<10)
+	if got := tunnel(t, dial(), "evil.test:443", ""); got != http.StatusForbidden {
+		t.Errorf("with some of it back: %d", got)
+	}
+
 	var silent []net.Conn
 	for range newcomers {
 		silent = append(silent, dial())
 	}
-	late := dial()
+	late = dial()
 	fmt.Fprint(late, "CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n")
 	late.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -244,19 +258,5 @@ func TestNewcomersAreBounded(t *testing.T) {
 	late.SetReadDeadline(time.Now().Add(patience))
 	if resp, err := http.ReadResponse(bufio.NewReader(late), nil); err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Fatalf("once they left: %v", err)
-	}
-
-	for n := 1 << 24; n > 0; n /= 2 {
-		for w.flows.TakeDescriptors(org, n) {
-		}
-	}
-	late = dial()
-	late.SetReadDeadline(time.Now().Add(firstByteLimit / 2)) // by itself it would be closed later
-	if _, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("with the org's share used up: %v", err)
-	}
-	w.flows.GiveDescriptors(org, 1<<10)
-	if got := tunnel(t, dial(), "evil.test:443", ""); got != http.StatusForbidden {
-		t.Errorf("with some of it back: %d", got)
 	}
 }
