@@ -177,6 +177,11 @@ type Config struct {
 	Dialer   Dialer
 	Flows    FlowTable
 
+	// NameBudget bounds the names that sandboxes at doors make up below a wildcard: each is looked up before it is dialled. It returns
+	// what is over the budget, as *.name, unless the host is within it. What came over the wire was charged when it was asked for.
+	// Nil bounds nothing.
+	NameBudget func(b egress.Binding, host string) (over string, ok bool)
+
 	// Meters count and slow what connections move; nil does neither.
 	Meters Meters
 	// Certificates open TLS where a rule says so; nil refuses those connections.

@@ -64,6 +64,7 @@ type connection struct {
 	answer  func(*DoorRefusal) error // until it was called
 	unhook  func() bool              // from the context that it was served under
 	forward *DoorTarget              // each request names its own destination
+	door    bool
 }
 
 // serve is the goroutine of one accepted connection, until it ends or is handed to the HTTP server.
@@ -203,7 +204,7 @@ func (c *connection) run() (handed bool) {
 	if !j.v.Allowed() {
 		j = c.byAddress(j)
 	}
-	if !j.v.Allowed() {
+	if j = c.charged(j); !j.v.Allowed() {
 		return c.refuse(j)
 	}
 	if !c.welcome() {

@@ -61,6 +61,7 @@
 //   - EP-27: where a rule looks at methods or paths, or a secret is granted, no header, trailer or query parameter names another method or path (TestOverridesAreRefused).
 //   - EP-40: a connection through a door is held to the name that was asked for there, as one by the wire is to the name that its address stands for (TestDoorHoldsItsName).
 //   - EP-41: a request in absolute form is judged for the destination that it names, and never carries the door's credential further (TestForwardedRequestsGoTheirOwnWays).
+//   - EP-42: a name that is reached through a door is looked up only within the budget of its wildcard (TestNamesAtDoorsAreBounded).
 //   - EP-28: a real address stands for a name only if the sandbox was given it for that name, and is the one dialled; given for several, the client's own word decides or nothing is dialled (TestPinnedAddressIsItsName, TestSharedAddressNeedsAName).
 //   - EP-29: nothing but PostgreSQL, or SSH, passes under a rule for just that, and TLS inside names no other host (TestNotPostgresIsRefused, TestPostgresOverTLS, TestSSH).
 //   - EP-30: no DNS question in HTTP passes where it is seen, unless other resolvers are open (TestQuestionsToOtherResolversAreRefused).

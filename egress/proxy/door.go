@@ -77,6 +77,7 @@ func (p *Proxy) RefuseDoor(ctx context.Context, b egress.Binding, to DoorTarget,
 func (p *Proxy) newDoor(ctx context.Context, b egress.Binding, to DoorTarget) *connection {
 	c := &connection{p: p, id: newFlowID(), binding: b, dst: netip.AddrPortFrom(to.Addr.Unmap(), to.Port), host: to.Host,
 		since: time.Now(), watch: new(idleWatch), answer: to.Answer}
+	c.door = true
 	if to.Forward {
 		c.forward = &to
 	}
@@ -85,6 +86,19 @@ func (p *Proxy) newDoor(ctx context.Context, b egress.Binding, to DoorTarget) *c
 	c.meter = p.meter(b, c.local)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	return c
+}
+
+// charged refuses what was allowed to a connection through a door, if its name is one too many below its wildcard. Of these names there is one
+// line for all, as of those that are asked for.
+func (c *connection) charged(j judgement) judgement {
+	if !c.door || !j.v.Allowed() || j.req.Host == "" || c.p.cfg.NameBudget == nil {
+		return j
+	}
+	if over, ok := c.p.cfg.NameBudget(c.binding, j.req.Host); !ok {
+		j = j.deny(policies.ReasonNameBudget)
+		j.req.Host = over
+	}
+	return j
 }
 
 // isSelf reports whether a destination is portreeve.internal.

@@ -44,9 +44,16 @@ func (x *exchange) serveForward() {
 		x.serveLocal()
 		return
 	}
-	if j := x.c.judge(x.c.request(policies.StageConnect, 0)); j.v.Allowed() && j.v.Protocols&(policies.HTTP|raw) == 0 {
+	j := x.c.judge(x.c.request(policies.StageConnect, 0))
+	switch allowed := j.v.Allowed(); {
+	case allowed && j.v.Protocols&(policies.HTTP|raw) == 0:
 		x.deny(j.deny(policies.ReasonNotTLS), 0)
 		return
+	case allowed:
+		if j = x.c.charged(j); !j.v.Allowed() {
+			x.deny(j, 0)
+			return
+		}
 	}
 	x.serve()
 }
@@ -54,7 +61,7 @@ func (x *exchange) serveForward() {
 // toward is the connection as it would be if it went to n alone. It lives as long as one request.
 func (c *connection) toward(n named) *connection {
 	own := &connection{p: c.p, id: c.id, client: c.client, binding: c.binding, dst: netip.AddrPortFrom(n.addr, n.port), host: n.host,
-		since: c.since, ctx: c.ctx, cancel: c.cancel, watch: c.watch, guard: c.guard, meter: c.meter}
+		since: c.since, ctx: c.ctx, cancel: c.cancel, watch: c.watch, guard: c.guard, meter: c.meter, door: true}
 	own.local = c.p.isSelf(own.host, own.dst.Addr())
 	own.authority = own.usualAuthority(80)
 	return own

@@ -122,6 +122,46 @@ func TestDoorIsToldWhy(t *testing.T) {
 	}
 }
 
+// A name that a sandbox makes up is looked up before it is dialled: at a door it is out of the budget of its wildcard, by CONNECT and in
+// absolute form.
+func TestNamesAtDoorsAreBounded(t *testing.T) {
+	w := newWorld(t, `{"id": "wild", "action": "allow", "hosts": ["*.wild.test"], "protocols": ["http", "https"], "ports": [80, 443]}`, func(c *Config) {
+		c.NameBudget = func(b egress.Binding, host string) (string, bool) {
+			if b != attachedBox || !strings.HasSuffix(host, ".wild.test") {
+				t.Errorf("%s is charged to %+v", host, b)
+			}
+			return "*.wild.test", host == "a.wild.test"
+		}
+	})
+	w.stranger("a.wild.test", 80, echo())
+	for host, want := range map[string]policies.Reason{"a.wild.test": policies.ReasonAllowed, "b.wild.test": policies.ReasonNameBudget, "evil.test": policies.ReasonNoRule} {
+		nc, answers := w.enter(DoorTarget{Host: host, Port: 80})
+		got := policies.ReasonAllowed
+		if r := <-answers; r != nil {
+			got = r.Reason
+		}
+		nc.Close()
+		if got != want {
+			t.Errorf("CONNECT %s: %s, want %s", host, got, want)
+		}
+		nc, _ = w.enter(DoorTarget{Forward: true})
+		fmt.Fprintf(nc, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
+		resp, body := readAnswer(t, bufio.NewReader(nc))
+		nc.Close()
+		if (resp.StatusCode == http.StatusOK) != (want == policies.ReasonAllowed) || resp.StatusCode != http.StatusOK && !strings.Contains(body, want.String()) {
+			t.Errorf("GET http://%s/: %d %s, want %s", host, resp.StatusCode, body, want)
+		}
+	}
+	for _, d := range w.decisions(5, false) {
+		if d.Reason == policies.ReasonNameBudget.String() && d.Host != "*.wild.test" {
+			t.Errorf("a line of its own for %s", d.Host)
+		}
+	}
+	if dials := w.dialer.dials(); len(dials) != 1 {
+		t.Errorf("dialled %v", dials)
+	}
+}
+
 func TestDoorWithoutARecordIsClosed(t *testing.T) {
 	w := newWorld(t, allowGood)
 	w.recorder.fail(io.ErrShortWrite)

@@ -30,7 +30,7 @@
 //   - ER-11: a real address is given out only if floor and rules let it pass (TestRealAnswersAreJudged).
 //   - ER-12: a real address stands for the names that this incarnation was given it for, until a while after its TTL (TestPinsAreOfOneSandboxAndEnd).
 //   - ER-40: what is answered at a time is divided between orgs (TestTCPIsSharedBetweenOrgs).
-//   - ER-13: names below a wildcard, their bytes, and lookups are bounded per sandbox (TestWildcardBudget, TestLookupBudget).
+//   - ER-13: names below a wildcard, their bytes, and lookups are bounded per sandbox (TestWildcardBudget, TestLookupBudget, TestNamesAtDoorsAreCharged).
 //
 // # Not here
 //

@@ -290,6 +290,28 @@ func TestWildcardBudget(t *testing.T) {
 	}
 }
 
+// What is reached through a door is looked up too, and out of the same budget.
+func TestNamesAtDoorsAreCharged(t *testing.T) {
+	w, _ := newRealWorld(t, resolver.Config{WildcardNames: 20})
+	for i := range 40 {
+		host := fmt.Sprint("n", i, ".wild.test")
+		about, ok := w.server.Charge(boxA, host)
+		if ok != (i < 20) || ok && about != host || !ok && about != "*.wild.test" {
+			t.Errorf("name %d: %q, %v", i, about, ok)
+		}
+	}
+	wantNegative(t, w.ask(t, boxA.Addr, question("more.wild.test.", dns.TypeA)), dns.RcodeNameError)
+	if r := w.ask(t, boxA.Addr, question("n3.wild.test.", dns.TypeA)); len(answered(r)) != 1 {
+		t.Errorf("a name from before: %v", r)
+	}
+	if _, ok := w.server.Charge(boxA, "real.test"); !ok {
+		t.Error("a name that is no choice of the sandbox's is refused")
+	}
+	if _, ok := w.server.Charge(boxB, "more.wild.test"); !ok {
+		t.Error("another sandbox pays for it")
+	}
+}
+
 func TestLookupBudget(t *testing.T) {
 	w, o := newRealWorld(t, resolver.Config{LookupRate: 1, LookupBurst: 5})
 	for range 20 {

@@ -48,6 +48,16 @@ func (b *box) below(host, wildcard string, names, bytes int) (over, first bool) 
 	return false, false
 }
 
+// Charge counts a name that a sandbox has looked up without asking for it: at a door it names what the dialer then looks up. It returns the
+// wildcard, as *.name, whose budget is used up, and whether the host is within it.
+func (s *Server) Charge(b egress.Binding, host string) (wildcard string, ok bool) {
+	snapshot, revision, err := s.cfg.Policies.Snapshot(b)
+	if err != nil || revision < b.MinRevision {
+		return "", true // whoever asks has to judge it, and refuses
+	}
+	return s.withinWildcard(b, s.box(b), snapshot, host)
+}
+
 // withinWildcard charges an allowed name, and denies it when its wildcard is used up. The alarm is one line, and one decision about the wildcard,
 // not one for each name.
 func (s *Server) withinWildcard(b egress.Binding, x *box, snapshot *policies.Snapshot, host string) (about string, ok bool) {

@@ -167,6 +167,7 @@ func (d *doors) follow() {
 		d.e.bindings.Detach(sandbox)
 		d.e.flows.KillSandbox(sandbox, policies.ReasonUnbound)
 		d.e.denials.Drop(sandbox)
+		d.e.resolver.Drop(sandbox)
 		d.mu.Lock()
 		l := d.sockets[sandbox]
 		delete(d.sockets, sandbox)
