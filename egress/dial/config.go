@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Config of a Dialer. Servers is needed; the rest has defaults.
+// Config of a Dialer. Servers or TLSServers is needed; the rest has defaults.
 type Config struct {
 	Servers        []netip.AddrPort // DNS servers, asked in this order. They are the operator's and not judged by the floor
+	TLSServers     []TLSServer      // instead of Servers: asked over TLS, in this order, and never in the clear
 	IPv6           bool             // ask for and use IPv6 addresses too, after the IPv4 ones; default off
 	MixedCase      bool             // send names in random case and want it back (0x20); default off, as some servers lower it
 	ResolveTimeout time.Duration    // for the whole lookup; default 5 s
@@ -38,8 +39,18 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CacheEntries == 0 {
 		c.CacheEntries = 4096
 	}
-	if len(c.Servers) == 0 {
+	switch {
+	case len(c.Servers)+len(c.TLSServers) == 0:
 		return c, fmt.Errorf("dialer configuration: at least one DNS server is needed")
+	case len(c.Servers) > 0 && len(c.TLSServers) > 0:
+		return c, fmt.Errorf("dialer configuration: DNS servers in the clear beside some over TLS")
+	case c.Upstream != nil && c.Upstream.DNS && len(c.Servers) > 0:
+		return c, fmt.Errorf("dialer configuration: the company's proxy takes DNS over TLS only")
+	}
+	for _, s := range c.TLSServers {
+		if !s.Addr.IsValid() || s.Addr.Port() == 0 || s.Name == "" || s.Roots == nil {
+			return c, fmt.Errorf("dialer configuration: %v is no DNS server over TLS, with address, port, name and roots", s.Addr)
+		}
 	}
 	for _, s := range c.Servers {
 		if !s.IsValid() || s.Port() == 0 {

@@ -4,7 +4,7 @@
 // the host in normal form (or an address) and the port. The verdict on the host was given before; what is decided here is the
 // floor, on each address, at the moment of use. A *Refused is such a decision; an *Error is a failure, with a kind for the record.
 //
-// Names are asked of the configured servers over plain DNS: no file of the host, no search list and no proxy setting of the host's takes part.
+// Names are asked of the configured servers, in the clear or over TLS (RFC 7858): no file of the host, no search list and no proxy setting of the host's takes part.
 // Config.Upstream is the company's own proxy: then connections are asked of it, after everything was judged, and never made without it.
 //
 // # Security invariants
@@ -21,6 +21,8 @@
 //   - ED-23: the proxy is asked for an address that was judged; for a name only if the operator wants that and all its addresses may be used (TestChecksComeBeforeTheProxy).
 //   - ED-24: only a whole answer with status 200 is a connection, and nothing behind its head is taken from it (TestFailingProxyIsNotPassedBy, FuzzProxyAnswer).
 //   - ED-25: the login of the company's proxy is in no error (TestLoginIsInNoError).
+//   - ED-26: a server over TLS proves its name before it hears a question, and nothing is asked in the clear instead (TestQuestionsOverTLSStayThere).
+//   - ED-27: questions that belong to the company's proxy go nowhere else (TestQuestionsGoThroughTheProxy).
 //   - ED-20: Lookup tells only of addresses that floor and rules let pass, and looks up no name that they deny (TestLookupTellsNothingClosed).
 //   - ED-21: a pinned address is the only one tried, and judged like any other (TestPinIsJudged).
 //

@@ -53,7 +53,7 @@ func belongs(r, q *dns.Msg, mixed bool) bool {
 	return a.Name == b.Name || !mixed && strings.EqualFold(a.Name, b.Name)
 }
 
-// exchange asks one server: over UDP, and over TCP when the reply was cut.
+// exchange asks one server in the clear: over UDP, and over TCP when the reply was cut.
 func exchange(ctx context.Context, server netip.AddrPort, q *dns.Msg, mixed bool) (*dns.Msg, error) {
 	wire, err := q.Pack()
 	if err != nil {
@@ -98,6 +98,11 @@ func overTCP(ctx context.Context, server netip.AddrPort, q *dns.Msg, wire []byte
 		return nil, err
 	}
 	defer c.Close()
+	return overStream(c, q, wire, mixed)
+}
+
+// overStream asks on a connection, where each message has its length before it.
+func overStream(c net.Conn, q *dns.Msg, wire []byte, mixed bool) (*dns.Msg, error) {
 	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)); err != nil {
 		return nil, err
 	}

@@ -13,9 +13,10 @@ import (
 
 // A client looks names up, and remembers for a moment. Its answers are not yet judged.
 type client struct {
-	cfg   Config
-	now   func() time.Time
-	cache *lru.Cache[question, cached]
+	cfg     Config
+	servers []func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) // each server
+	now     func() time.Time
+	cache   *lru.Cache[question, cached]
 }
 
 // The org is part of the question: one org can neither see nor steer what another is answered.
@@ -31,7 +32,16 @@ type cached struct {
 
 func newClient(cfg Config) (*client, error) {
 	cache, err := lru.New[question, cached](cfg.CacheEntries)
-	return &client{cfg: cfg, now: time.Now, cache: cache}, err
+	c := &client{cfg: cfg, now: time.Now, cache: cache}
+	for _, server := range cfg.Servers {
+		c.servers = append(c.servers, func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			return exchange(ctx, server, q, cfg.MixedCase)
+		})
+	}
+	for _, server := range cfg.TLSServers {
+		c.servers = append(c.servers, newTLSClient(server, cfg).exchange)
+	}
+	return c, err
 }
 
 // lookup finds the addresses of host, IPv4 first.
@@ -98,9 +108,9 @@ func (c *client) follow(ctx context.Context, q question) (answer, error) {
 // anyServer returns the first reply that settles the question, trying each server once.
 func (c *client) anyServer(ctx context.Context, name string, qtype uint16) (*dns.Msg, error) {
 	kind, last := ServFail, error(nil)
-	for _, server := range c.cfg.Servers {
+	for _, ask := range c.servers {
 		try, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
-		r, err := exchange(try, server, query(name, qtype, c.cfg.MixedCase), c.cfg.MixedCase)
+		r, err := ask(try, query(name, qtype, c.cfg.MixedCase))
 		cancel()
 		switch {
 		case err == nil && (r.Rcode == dns.RcodeSuccess || r.Rcode == dns.RcodeNameError):

@@ -37,6 +37,9 @@ type UpstreamProxy struct {
 	// ByName asks for the name that was judged where there is one, and not for the address: the proxy looks it up again. Then a name is
 	// refused if any of its addresses is, but which one the proxy uses is its own choice. See docs/adr/0012-company-proxy.md.
 	ByName bool
+
+	// DNS sends queries to it too, which must be over TLS, and whosever they are.
+	DNS bool
 }
 
 // A proxyError says what the company's proxy did wrong. Err is for the log.

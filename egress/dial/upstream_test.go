@@ -37,9 +37,10 @@ type company struct {
 	addr   netip.AddrPort
 	scheme dial.Scheme
 	roots  *x509.CertPool
-	answer string // HTTP: instead of "200"; SOCKS: instead of the reply to a request
-	greet  string // SOCKS: instead of the choice of a method
-	silent bool   // says nothing
+	answer string         // HTTP: instead of "200"; SOCKS: instead of the reply to a request
+	greet  string         // SOCKS: instead of the choice of a method
+	silent bool           // says nothing
+	dns    netip.AddrPort // connected to when asked for; other targets are on good
 
 	mu    sync.Mutex
 	asked []string
@@ -105,6 +106,13 @@ func (p *company) note(asked, login string) {
 	p.asked, p.login = append(p.asked, asked), append(p.login, login)
 }
 
+// deny sets the answer of later questions.
+func (p *company) deny(answer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
 // was returns what was asked for so far.
 func (p *company) was() []string {
 	p.mu.Lock()
@@ -128,7 +136,11 @@ func (p *company) serve(ctx context.Context, c net.Conn) {
 		return
 	}
 	_, port, _ := net.SplitHostPort(target)
-	up, err := net.Dial("tcp", net.JoinHostPort(good.String(), port))
+	at := net.JoinHostPort(good.String(), port)
+	if target == p.dns.String() {
+		at = target
+	}
+	up, err := net.Dial("tcp", at)
 	if err != nil {
 		return
 	}
@@ -143,8 +155,11 @@ func (p *company) http(in *bufio.Reader, c net.Conn) (string, bool) {
 		return "", false
 	}
 	p.note(r.Host, r.Header.Get("Proxy-Authorization"))
-	if p.answer != "" {
-		io.WriteString(c, p.answer)
+	p.mu.Lock()
+	answer := p.answer
+	p.mu.Unlock()
+	if answer != "" {
+		io.WriteString(c, answer)
 		return "", false
 	}
 	_, err = io.WriteString(c, "HTTP/1.1 200 Connection established\r\nVia: company\r\n\r\n")

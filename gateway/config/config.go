@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -32,7 +33,7 @@ type Canary struct {
 
 // Egress is how inside bytes get out.
 type Egress struct {
-	UpstreamDNS    []string         `yaml:"upstream_dns"`    // resolvers, address or address:port; default: the machine's
+	UpstreamDNS    []string         `yaml:"upstream_dns"`    // resolvers: address, address:port, or over TLS tls://address:port#name, then all; default: the machine's
 	Upstream       Upstream         `yaml:"upstream"`        // the company's proxy; default: none
 	UpstreamCA     []string         `yaml:"upstream_ca"`     // PEM files trusted for upstreams beside the machine's roots
 	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
@@ -164,8 +165,12 @@ func (c *Config) validate() error {
 		return fmt.Errorf("egress.synthetic_range: %v overlaps nodes.address_range %v", synthetic, pairs)
 	}
 	for i, s := range c.Egress.UpstreamDNS {
-		if c.Egress.UpstreamDNS[i], err = resolver(s); err != nil {
+		r, err := role.ParseResolver(s)
+		if err != nil {
 			return fmt.Errorf("egress.upstream_dns[%d]: %w", i, err)
+		}
+		if c.Egress.UpstreamDNS[i] = r.String(); strings.HasPrefix(c.Egress.UpstreamDNS[i], "tls://") != strings.HasPrefix(c.Egress.UpstreamDNS[0], "tls://") {
+			return fmt.Errorf("egress.upstream_dns[%d]: either all resolvers are asked over TLS or none: one in the clear would hear what the others don't answer", i)
 		}
 	}
 	if err := c.upstream(); err != nil {
@@ -229,14 +234,4 @@ func prefix(field, s string, bits int) (netip.Prefix, error) {
 		return p, fmt.Errorf("%s: %q is not an IPv4 prefix of /%d or wider", field, s, bits)
 	}
 	return p.Masked(), nil
-}
-
-func resolver(s string) (string, error) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		return netip.AddrPortFrom(a, 53).String(), nil
-	}
-	if a, err := netip.ParseAddrPort(s); err == nil {
-		return a.String(), nil
-	}
-	return "", fmt.Errorf("%q is not an address or address:port", s)
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/policies/hostname"
@@ -17,6 +18,7 @@ type Upstream struct {
 	User         string   `yaml:"user"`          // default: no login
 	PasswordFile string   `yaml:"password_file"` // holds the user's password, and nothing else
 	ConnectBy    string   `yaml:"connect_by"`    // address, which is what was checked, or name, which the proxy looks up again; default address
+	DNS          string   `yaml:"dns"`           // direct, or proxy: queries go through it too, and have to be over TLS; default direct
 	Orgs         []string `yaml:"orgs"`          // whose connections go through it, ids or short names; default: everybody's
 }
 
@@ -26,10 +28,19 @@ const (
 	ConnectByName    = "name"
 )
 
+// Values of Upstream.DNS.
+const (
+	DNSDirect = "direct"
+	DNSProxy  = "proxy"
+)
+
 // Everybody reports whether all connections go through the proxy.
 func (u *Upstream) Everybody() bool { return u.URL != "" && len(u.Orgs) == 0 }
 
-func (u *Upstream) complete() { set(&u.ConnectBy, ConnectByAddress) }
+func (u *Upstream) complete() {
+	set(&u.ConnectBy, ConnectByAddress)
+	set(&u.DNS, DNSDirect)
+}
 
 func (u *Upstream) validate() error {
 	if u.URL == "" {
@@ -43,6 +54,8 @@ func (u *Upstream) validate() error {
 		return fmt.Errorf("egress.upstream: user and password_file go together")
 	case u.ConnectBy != ConnectByAddress && u.ConnectBy != ConnectByName:
 		return fmt.Errorf("egress.upstream.connect_by: %q is neither %s nor %s", u.ConnectBy, ConnectByAddress, ConnectByName)
+	case u.DNS != DNSDirect && u.DNS != DNSProxy:
+		return fmt.Errorf("egress.upstream.dns: %q is neither %s nor %s", u.DNS, DNSDirect, DNSProxy)
 	case slices.Contains(u.Orgs, "*"):
 		return fmt.Errorf("egress.upstream.orgs: leave it out to mean every org")
 	}
@@ -73,7 +86,7 @@ func (u *Upstream) Proxy() (*role.UpstreamProxy, error) {
 	if err != nil || port.Port() == 0 {
 		return nil, fmt.Errorf("egress.upstream.url: %q has no port, like http://10.0.0.5:3128", u.URL)
 	}
-	p := &role.UpstreamProxy{Scheme: at.Scheme, Name: at.Hostname(), User: u.User, ByName: u.ConnectBy == ConnectByName}
+	p := &role.UpstreamProxy{Scheme: at.Scheme, Name: at.Hostname(), User: u.User, ByName: u.ConnectBy == ConnectByName, DNS: u.DNS == DNSProxy}
 	addrs, err := u.addresses(at.Hostname())
 	for _, a := range addrs {
 		p.Addrs = append(p.Addrs, netip.AddrPortFrom(a, port.Port()))
@@ -119,6 +132,14 @@ func (c *Config) upstream() error {
 				return fmt.Errorf("egress.upstream: %v is in %v, which is ours", p.Addr(), hard)
 			}
 		}
+	}
+	clear := slices.IndexFunc(c.Egress.UpstreamDNS, func(s string) bool { return !strings.HasPrefix(s, "tls://") })
+	switch {
+	case c.Egress.Upstream.URL == "" || c.Egress.Upstream.DNS == DNSDirect:
+	case len(c.Egress.UpstreamDNS) == 0:
+		return fmt.Errorf("egress.upstream.dns: the proxy takes DNS over TLS only; name resolvers like tls://192.0.2.53:853#dns.example.com under egress.upstream_dns")
+	case clear >= 0:
+		return fmt.Errorf("egress.upstream_dns[%d]: it is not over TLS, and the proxy, by egress.upstream.dns, takes no other", clear)
 	}
 	return nil
 }

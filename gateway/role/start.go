@@ -52,7 +52,7 @@ type Caged struct {
 type EdgeStart struct {
 	Dir         string         `json:"dir"`          // the only directory it writes to
 	Machine     string         `json:"machine"`      // its name, for those who read about it
-	UpstreamDNS []string       `json:"upstream_dns"` // address:port
+	UpstreamDNS []string       `json:"upstream_dns"` // each in the form of Resolver
 	UpstreamCA  []string       `json:"upstream_ca"`  // PEM blocks, beside the system's roots
 	SystemRoots string         `json:"system_roots"` // the system's roots in PEM
 	Upstream    *UpstreamProxy `json:"upstream,omitempty"`

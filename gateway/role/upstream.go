@@ -10,6 +10,7 @@ type UpstreamProxy struct {
 	User     string           `json:"user,omitempty"`
 	Password string           `json:"password,omitempty"` // secret
 	ByName   bool             `json:"by_name"`
+	DNS      bool             `json:"dns"`
 }
 
 // Reach is an address that the edge's wall leaves open, for UDP too if it says so.

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 
@@ -42,8 +41,8 @@ func (s *Supervisor) reach() (reach []role.Reach, only bool) {
 		return reach, false
 	}
 	for _, text := range s.resolvers() {
-		if a, err := netip.ParseAddrPort(text); err == nil {
-			reach = append(reach, role.Reach{Addr: a, UDP: true})
+		if r, err := role.ParseResolver(text); err == nil && !proxy.DNS {
+			reach = append(reach, role.Reach{Addr: r.Addr, UDP: r.Name == ""})
 		}
 	}
 	return reach, true

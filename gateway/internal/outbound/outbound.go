@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"portreeve.dev/egress/dial"
 	"portreeve.dev/gateway/role"
@@ -14,17 +13,21 @@ import (
 // ErrNoResolver means that there is nobody to ask for names.
 var ErrNoResolver = errors.New("no DNS resolver is known: name one under egress.upstream_dns in the configuration")
 
-// New makes a dialer under no floor, which refuses everything until it has one. servers are address:port; proxy may be nil.
+// New makes a dialer under no floor, which refuses everything until it has one. servers are in the form of role.Resolver; proxy may be nil.
 func New(servers []string, proxy *role.UpstreamProxy, roots *x509.CertPool) (*dial.Dialer, error) {
 	var config dial.Config
 	for _, s := range servers {
-		addr, err := netip.ParseAddrPort(s)
-		if err != nil {
+		r, err := role.ParseResolver(s)
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("egress.upstream_dns: %w", err)
+		case r.Name == "":
+			config.Servers = append(config.Servers, r.Addr)
+		default:
+			config.TLSServers = append(config.TLSServers, dial.TLSServer{Addr: r.Addr, Name: r.Name, Roots: roots})
 		}
-		config.Servers = append(config.Servers, addr)
 	}
-	if len(config.Servers) == 0 {
+	if len(servers) == 0 {
 		return nil, ErrNoResolver
 	}
 	var err error
@@ -38,7 +41,7 @@ func upstream(p *role.UpstreamProxy, roots *x509.CertPool) (*dial.UpstreamProxy,
 	if p == nil {
 		return nil, nil
 	}
-	u := &dial.UpstreamProxy{Scheme: dial.Scheme(p.Scheme), Addrs: p.Addrs, Name: p.Name, Roots: roots, User: p.User, ByName: p.ByName}
+	u := &dial.UpstreamProxy{Scheme: dial.Scheme(p.Scheme), Addrs: p.Addrs, Name: p.Name, Roots: roots, User: p.User, ByName: p.ByName, DNS: p.DNS}
 	if p.Password == "" {
 		return u, nil
 	}
