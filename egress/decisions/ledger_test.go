@@ -26,11 +26,9 @@ func at(t testing.TB, dir, boot string) *Spool {
 
 // crash ends a spool as the death of the process would: nothing is written any more, and the lock goes.
 func (s *Spool) crash() {
-	s.mu.Lock()
-	s.closed = true
-	close(s.queue)
-	s.mu.Unlock()
+	s.queue.close()
 	<-s.ended
+	s.closed = true
 	s.file.fail()
 	s.file.book.Load().file.Close()
 }

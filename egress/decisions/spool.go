@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	maxCommit = 512  // rows in one transaction
-	maxQueue  = 4096 // callers that wait for the writer
-	rowCost   = 64   // what a row costs beside its body
-	maxPath   = 2048 // bytes of a path that are kept
+	rowCost = 64   // what a row costs beside its body
+	maxPath = 2048 // bytes of a path that are kept
 )
 
 // A Spool keeps decisions until they are acknowledged. It is safe for concurrent use.
@@ -26,10 +24,10 @@ type Spool struct {
 	folds   *folds
 	ready   chan struct{}
 
-	mu     sync.RWMutex // held for reading while sending to queue
-	closed bool
-	queue  chan *entry
-	ended  chan struct{}
+	queue   *queue
+	closing sync.Mutex
+	closed  bool // and the file with it
+	ended   chan struct{}
 }
 
 // An entry waits for its commit: a row, or with fold something that counts in one.
@@ -37,8 +35,9 @@ type entry struct {
 	org  string
 	size int64
 	body []byte
-	done chan error
+	done chan error // nil: nobody waits
 
+	ticket   uint64 // given by the queue
 	seq, num uint64 // given by the writer
 
 	fold    *fold
@@ -60,7 +59,7 @@ func Open(dir string, cfg Config) (*Spool, error) {
 
 func openAt(dir string, cfg Config, boot string) (*Spool, error) {
 	s := &Spool{cfg: cfg, share: newShare(cfg), budgets: newBudgets(cfg), folds: newFolds(cfg), ready: make(chan struct{}, 1),
-		queue: make(chan *entry, maxQueue), ended: make(chan struct{})}
+		queue: newQueue(), ended: make(chan struct{})}
 	s.file = &file{dir: dir, sync: "NORMAL", boot: boot, now: cfg.Now, opened: s.opened,
 		orgs: make(map[string]numbers), counts: make(map[string]*fold)}
 	s.file.book.Store(newLedger())
@@ -229,12 +228,12 @@ func (s *Spool) put(ctx context.Context, d *Decision, closing bool) error {
 
 // Flush returns once everything that was given to the spool before is written, or lost and counted.
 func (s *Spool) Flush(ctx context.Context) error {
-	barrier := &entry{done: make(chan error, 1)}
-	if err := s.enqueue(ctx, barrier); err != nil {
+	settled, err := s.queue.settled()
+	if err != nil {
 		return err
 	}
 	select {
-	case <-barrier.done:
+	case <-settled:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the spool: %w", ctx.Err())
@@ -257,7 +256,7 @@ func (s *Spool) enter(ctx context.Context, d *Decision, e *entry, closing bool) 
 			return s.lose(d, err)
 		}
 	}
-	if err := s.enqueue(ctx, e); err != nil {
+	if err := s.queue.push(ctx, e); err != nil {
 		s.giveBack(e)
 		return s.lose(d, err)
 	}
@@ -283,32 +282,16 @@ func (s *Spool) giveBack(e *entry) {
 	}
 }
 
-func (s *Spool) enqueue(ctx context.Context, e *entry) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return ErrClosed
-	}
-	select {
-	case s.queue <- e:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the spool: %w", ctx.Err())
-	}
-}
-
 // Close lets what is queued be written, then closes the file.
 func (s *Spool) Close() error {
-	s.mu.Lock()
+	s.queue.close()
+	<-s.ended
+	s.closing.Lock()
+	defer s.closing.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		<-s.ended
 		return nil
 	}
 	s.closed = true
-	close(s.queue)
-	s.mu.Unlock()
-	<-s.ended
 	return s.file.close()
 }
 
