@@ -1,8 +1,12 @@
 package policies
 
 import (
+	"cmp"
+	"errors"
 	"net/netip"
 	"time"
+
+	"portreeve.dev/policies/pathmatch"
 )
 
 // A Request is what a verdict is asked about.
@@ -20,6 +24,23 @@ type Request struct {
 	Path     string // StageRequest only, as pathmatch.Canonical returns it
 	// Now is the time of the request. The zero time counts as after every end of an allow and before every end of a deny.
 	Now time.Time
+}
+
+// ErrNoInside: a method or a path of what is neither https nor http.
+var ErrNoInside = errors.New("only https and http have methods and paths")
+
+// Ask makes r the question about one HTTP request on its connection, for who asks without a connection: the method is GET if empty, the
+// path, which it brings into canonical form, the root. The error is ErrNoInside or pathmatch.ErrAmbiguous; then r stays as it was.
+func (r *Request) Ask(method, path string) error {
+	if r.Protocol != HTTPS && r.Protocol != HTTP {
+		return ErrNoInside
+	}
+	canonical, err := pathmatch.Canonical(cmp.Or(path, "/"))
+	if err != nil {
+		return err
+	}
+	r.Stage, r.Method, r.Path = StageRequest, cmp.Or(method, "GET"), canonical
+	return nil
 }
 
 // A Verdict is the answer. Its zero value is a denial.

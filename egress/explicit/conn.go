@@ -75,38 +75,3 @@ func (c *headConn) Close() error {
 	defer c.settle()
 	return c.Conn.Close()
 }
-
-// An inbox is the listener of the HTTP server.
-type inbox struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newInbox() *inbox { return &inbox{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-// put hands a connection over; false when the server is gone.
-func (b *inbox) put(c net.Conn) bool {
-	select {
-	case b.conns <- c:
-		return true
-	case <-b.done:
-		return false
-	}
-}
-
-func (b *inbox) Accept() (net.Conn, error) {
-	select {
-	case c := <-b.conns:
-		return c, nil
-	case <-b.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (b *inbox) Close() error {
-	b.once.Do(func() { close(b.done) })
-	return nil
-}
-
-func (b *inbox) Addr() net.Addr { return &net.TCPAddr{} }

@@ -41,7 +41,7 @@ type Server struct {
 	cfg     Config
 	goproxy *goproxy.ProxyHttpServer
 	http    *http.Server
-	inbox   *inbox
+	inbox   *egress.Inbox
 	serving sync.WaitGroup
 	refused atomic.Uint64
 }
@@ -57,7 +57,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, inbox: newInbox()}
+	s := &Server{cfg: cfg, inbox: egress.NewInbox()}
 	s.goproxy = s.newGoproxy()
 	s.http = &http.Server{
 		Handler: s, ErrorLog: log.New(io.Discard, "", 0), MaxHeaderBytes: httphead.MaxHead, DisableGeneralOptionsHandler: true,
@@ -102,7 +102,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, keeper credentials.
 	}
 	_ = nc.SetReadDeadline(time.Time{})
 	c := &headConn{Conn: nc, ctx: ctx, keeper: keeper, connect: h.Connect(), head: head, unread: head, rest: rest, woken: make(chan struct{}), settled: make(chan struct{})}
-	if !s.inbox.put(c) {
+	if !s.inbox.Put(c) {
 		nc.Close()
 		return
 	}

@@ -48,7 +48,7 @@ func (c *connection) dispatch(j judgement) (handed bool) {
 func (c *connection) serveClear() (handed bool) {
 	c.authority = c.usualAuthority(80)
 	c.guard = newGuard(c.client, c)
-	return c.p.inbox.put(c.guard)
+	return c.p.inbox.Put(c.guard)
 }
 
 // usualAuthority is how a client names the destination when the scheme's port goes without saying.

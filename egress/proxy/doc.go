@@ -71,6 +71,7 @@
 //   - EP-72: an org's idle upstream connections make room for its own, never for another's (TestIdleUpstreamsMakeRoom, TestPoolsAreBounded).
 //   - EP-73: answers that wait for a slow client take a bounded part of memory (TestUnreadAnswersAreBounded).
 //   - EP-74: no upstream's answer is taken for one of ours (TestNoAnswerPassesForOurs).
+//   - EP-75: what a sandbox does wrong is in the log once a second at most (TestLogIsNotTheSandboxs).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //
 // # Not here

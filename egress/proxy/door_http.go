@@ -17,7 +17,7 @@ func (c *connection) runForward() (handed bool) {
 	}
 	c.onClosed(remove)
 	c.guard = newGuard(c.client, c)
-	return c.p.inbox.put(c.guard)
+	return c.p.inbox.Put(c.guard)
 }
 
 // serveForward serves a request that came in absolute form, as if it had come on a clear connection to where it goes.

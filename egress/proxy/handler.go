@@ -177,7 +177,7 @@ func (x *exchange) allowed(j judgement) {
 		var err error
 		withhold := !x.c.opened || j.v.Observed // only over verified TLS, and never where a policy only watches
 		if uses, err = x.p.cfg.Injector.Apply(x.ctx, x.c.binding, Place{x.c.host, x.c.dst.Port(), x.path, withhold}, out); err != nil {
-			x.p.cfg.Log.Warn("injecting a secret", "err", err, "sandbox", x.c.binding.Sandbox)
+			x.p.injecting.Do(func() { x.p.cfg.Log.Warn("injecting a secret", "err", err, "sandbox", x.c.binding.Sandbox) })
 			x.deny(j.deny(policies.ReasonSecretUnavailable), 0)
 			return
 		}

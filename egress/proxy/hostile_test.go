@@ -3,15 +3,18 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -532,5 +535,45 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	// Beside what waits here there is what the sockets hold.
 	if got := moved.Load(); got < upstreamBuffer/2 || got > upstreamBuffer+streams<<18 {
 		t.Errorf("%d KiB of %d answers were taken that nobody reads", got>>10, streams)
+	}
+}
+
+// lines counts what is logged.
+type lines struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+func (l lines) Handle(context.Context, slog.Record) error { l.n.Add(1); return nil }
+
+// What a sandbox does wrong fills no log, however often it does it.
+func TestLogIsNotTheSandboxs(t *testing.T) {
+	for name, spoil := range map[string]struct {
+		change func(*Config)
+		once   func(w *world)
+	}{
+		"handshakes that it breaks off": {func(*Config) {}, func(w *world) {
+			if _, err := w.handshake("good.test", &tls.Config{ServerName: "good.test", RootCAs: x509.NewCertPool()}); err == nil {
+				t.Fatal("an unknown authority was trusted")
+			}
+		}},
+		"certificates that can't be had": {func(c *Config) { c.Certificates = nil }, func(w *world) {
+			if _, err := w.handshake("good.test", &tls.Config{ServerName: "good.test", RootCAs: w.orgCA.pool()}); err == nil {
+				t.Fatal("opened without a certificate")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said atomic.Int64
+			w := newWorld(t, allowGood, spoil.change, func(c *Config) { c.Log = slog.New(lines{slog.NewTextHandler(io.Discard, nil), &said}) })
+			w.upstream("good.test", 443, echo())
+			begun := time.Now()
+			for range 50 {
+				spoil.once(w)
+			}
+			if n, most := said.Load(), 1+int64(time.Since(begun)/time.Second); n == 0 || n > most {
+				t.Errorf("%d lines, want 1 to %d", n, most)
+			}
+		})
 	}
 }

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -11,16 +13,18 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/policies/httphead"
 )
 
 // A Proxy serves the connections of sandboxes. Make it with New.
 type Proxy struct {
-	complain rate.Sometimes // about the record
+	// What a sandbox can have said as often as it likes is said once a second: the log is everybody's disk.
+	complain, opening, certifying, injecting rate.Sometimes
 
 	cfg       Config
 	http      *http.Server
-	inbox     *inbox
+	inbox     *egress.Inbox
 	pools     *pools
 	openers   *openers
 	memory    *memory
@@ -43,9 +47,10 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		complain:  rate.Sometimes{Interval: time.Second},
+		complain: rate.Sometimes{Interval: time.Second}, opening: rate.Sometimes{Interval: time.Second},
+		certifying: rate.Sometimes{Interval: time.Second}, injecting: rate.Sometimes{Interval: time.Second},
 		cfg:       cfg,
-		inbox:     newInbox(),
+		inbox:     egress.NewInbox(),
 		httpDone:  make(chan struct{}),
 		listeners: make(map[net.Listener]struct{}),
 		live:      make(map[*connection]struct{}),
@@ -209,3 +214,6 @@ func (p *Proxy) leave(c *connection) {
 		close(p.empty)
 	}
 }
+
+// discardLog drops what net/http says about broken clients: it is noise that sandboxes can make at will.
+func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -132,7 +132,7 @@ func (c *connection) open(j judgement, hello *clienthello.Hello) (handed bool) {
 	}
 	cfg, err := c.p.openers.config(c.ctx, openerKey{c.binding.Org, host, h2})
 	if err != nil {
-		c.p.cfg.Log.Error("making a certificate", "err", err, "sandbox", c.binding.Sandbox)
+		c.p.certifying.Do(func() { c.p.cfg.Log.Error("making a certificate", "err", err, "sandbox", c.binding.Sandbox) })
 		_ = c.record(c.decision(layerConnect, levelSNI, j.deny(policies.ReasonProtocol)))
 		c.alert(alertInternalError)
 		return false
@@ -142,16 +142,16 @@ func (c *connection) open(j judgement, hello *clienthello.Hello) (handed bool) {
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		// Mostly a client that doesn't trust the org's CA.
-		c.p.cfg.Log.Info("opening a connection", "err", err, "sandbox", c.binding.Sandbox)
+		c.p.opening.Do(func() { c.p.cfg.Log.Info("opening a connection", "err", err, "sandbox", c.binding.Sandbox) })
 		return false
 	}
 	c.opened = true
 	c.authority = c.usualAuthority(443)
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
-		return c.p.inbox.put(conn)
+		return c.p.inbox.Put(conn)
 	}
 	c.guard = newGuard(conn, c)
-	return c.p.inbox.put(c.guard)
+	return c.p.inbox.Put(c.guard)
 }
 
 // openers keeps one TLS configuration per org, host and what is offered there, so that clients can resume their sessions there and

@@ -1,6 +1,7 @@
 package self
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -9,7 +10,6 @@ import (
 	"portreeve.dev/egress"
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/hostname"
-	"portreeve.dev/policies/pathmatch"
 )
 
 // A question is what may be checked: a URL, or its parts.
@@ -77,25 +77,15 @@ func (q *question) split() error {
 
 // inside adds method and path, where the question has them.
 func (q question) inside(r *policies.Request) error {
-	web := r.Protocol&(policies.HTTPS|policies.HTTP) != 0
-	if !web || q.Method == "" && q.Path == "" && q.URL == "" {
-		if q.Method != "" || q.Path != "" {
-			return invalid("method", "and path are http's and https's only")
-		}
+	if q.Method == "" && q.Path == "" && q.URL == "" {
 		return nil
 	}
-	r.Stage, r.Method, r.Path = policies.StageRequest, q.Method, q.Path
-	if r.Method == "" {
-		r.Method = http.MethodGet
-	}
-	if r.Path == "" {
-		r.Path = "/"
-	}
-	path, err := pathmatch.Canonical(r.Path)
-	if err != nil {
+	switch err := r.Ask(q.Method, q.Path); {
+	case errors.Is(err, policies.ErrNoInside):
+		return invalid("method", "and path are http's and https's only")
+	case err != nil:
 		return invalid("path", "can be read in more than one way")
 	}
-	r.Path = path
 	return nil
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -15,7 +16,6 @@ import (
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/hostname"
-	"portreeve.dev/policies/pathmatch"
 	"portreeve.dev/sso"
 )
 
@@ -163,7 +163,7 @@ func (s *Server) question(in *checkIn) (policies.Request, error) {
 	if b.Method == "" && (path == "" || b.URL != "") {
 		return r, nil
 	}
-	return r, requestOf(b.Method, path, &r)
+	return r, askInside(b.Method, path, &r)
 }
 
 func hostOf(host string, r *policies.Request) error {
@@ -179,22 +179,14 @@ func hostOf(host string, r *policies.Request) error {
 	return nil
 }
 
-func requestOf(method, path string, r *policies.Request) error {
-	if r.Protocol != policies.HTTPS && r.Protocol != policies.HTTP {
-		return invalid("body.method", "only https and http have methods and paths")
-	}
-	r.Stage, r.Method = policies.StageRequest, method
-	if method == "" {
-		r.Method = http.MethodGet
-	}
-	if path == "" {
-		path = "/"
-	}
-	canonical, err := pathmatch.Canonical(path)
-	if err != nil {
+// askInside adds method and path to a question.
+func askInside(method, path string, r *policies.Request) error {
+	switch err := r.Ask(method, path); {
+	case errors.Is(err, policies.ErrNoInside):
+		return invalid("body.method", err.Error())
+	case err != nil:
 		return invalid("body.path", "can be read in more than one way")
 	}
-	r.Path = canonical
 	return nil
 }
 

@@ -157,19 +157,7 @@ func (s *Server) addKey(ctx context.Context, c *caller, want store.Key, old stri
 }
 
 func (s *Server) deleteKey(ctx context.Context, c *caller, in *keyIDIn) (*success, error) {
-	_, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
-		if err := tx.RevokeKey(ctx, in.ID); err != nil {
-			return err
-		}
-		return tx.Record(ctx, audit.KeyDelete, in.ID, nil)
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound("api_key")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return succeeded(), nil
+	return s.deleteRow(ctx, c, "api_key", in.ID, audit.KeyDelete, (*store.Tx).RevokeKey)
 }
 
 func (s *Server) rotateKey(ctx context.Context, c *caller, in *keyIDIn) (*keyCreateOut, error) {

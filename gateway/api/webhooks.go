@@ -183,19 +183,7 @@ func (s *Server) listWebhooks(ctx context.Context, c *caller, _ *struct{}) (*web
 }
 
 func (s *Server) deleteWebhook(ctx context.Context, c *caller, in *webhookIDIn) (*success, error) {
-	_, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
-		if err := tx.DeleteWebhook(ctx, in.ID); err != nil {
-			return err
-		}
-		return tx.Record(ctx, audit.WebhookDelete, in.ID, nil)
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound("webhook")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return succeeded(), nil
+	return s.deleteRow(ctx, c, "webhook", in.ID, audit.WebhookDelete, (*store.Tx).DeleteWebhook)
 }
 
 func (s *Server) testWebhook(ctx context.Context, c *caller, in *webhookIDIn) (*webhookTestOut, error) {
