@@ -21,6 +21,7 @@
 //   - EF-14: with its quota used up an org's flows end and none begins, until the month does (TestQuotaEndsAndRefusesFlows, TestQuotaIsOfItsMonth).
 //   - EF-15: the count of a month never falls behind what was counted before (TestCountGoesOnWhereItWas).
 //   - EF-16: requests under way are bounded per sandbox, however few connections carry them (TestRequestsAreBounded).
+//   - EF-17: a flow by address ends, too, when a rule comes to deny the server name that it claims, or a secret is granted to it (TestClaimEndsFlow).
 //   - EF-20: a flow that carries a secret ends when the secret is no longer granted to its host (TestFlowEndsWithTheGrantItCarries).
 //   - EF-7: a flow whose sandbox was unbound, or began anew, is ended (TestUnboundSandboxEndsFlows).
 //

@@ -14,6 +14,7 @@ type Flow struct {
 	Binding egress.Binding
 	Request policies.Request // what is judged, at its stage
 	Opaque  bool             // its bytes pass unseen
+	Claim   string           // server name that one by address claims, in normal form: ended when a rule denies it, or it must be seen
 	Local   bool             // ends at portreeve.internal: it counts, but neither policy nor floor is asked about it
 	// Upstream marks a kept connection to an upstream, on which requests are served; it may outlive what it is Within.
 	Upstream bool

@@ -280,6 +280,27 @@ func TestOpaqueFlowEndsWhenItMustBeSeen(t *testing.T) {
 	w.want(t, map[string]policies.Reason{"opaque a.test": policies.ReasonRevoked})
 }
 
+// The server name of a flow by address is only a claim, but one that ends it when a rule denies it or a secret is granted to it.
+func TestClaimEndsFlow(t *testing.T) {
+	granted := ""
+	w := newWorld(t, flows.Config{MustSee: func(_ egress.Binding, host string) bool { return host == granted }})
+	const net = `{"id":"r0","action":"allow","cidrs":["203.0.113.7/32"],"ports":[443]}`
+	w.source.snapshot = snapshot(t, `{"rules":[`+net+`]}`)
+	for i, claim := range []string{"", "a.test", "b.test"} {
+		f := w.flow("claims "+claim, 0, "")
+		f.Claim, f.Opaque, f.Request.Addr = claim, i == 2, f.Remote.Addr()
+		w.add(t, f)
+	}
+	w.Rejudge()
+	w.want(t, nil)
+	w.source.snapshot = snapshot(t, `{"rules":[`+net+`,{"id":"r1","action":"deny","hosts":["a.test"]}]}`)
+	w.Rejudge()
+	w.want(t, map[string]policies.Reason{"claims a.test": policies.ReasonRevoked})
+	granted = "b.test"
+	w.Rejudge()
+	w.want(t, map[string]policies.Reason{"claims b.test": policies.ReasonRevoked})
+}
+
 func TestUnboundSandboxEndsFlows(t *testing.T) {
 	w := newWorld(t, flows.Config{})
 	w.add(t, w.flow("a0", 0, "a.test"))

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"time"
 
 	"portreeve.dev/egress"
@@ -61,6 +62,9 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 	if v.Allowed() && !t.holds(b, f) {
 		return policies.Denied(policies.ReasonRevoked)
 	}
+	if v.Allowed() && deniesClaim(snapshot, f, now) {
+		return policies.Denied(policies.ReasonRevoked)
+	}
 	if !v.Allowed() || !f.Remote.IsValid() {
 		return v
 	}
@@ -79,7 +83,17 @@ func (t *Table) mustSee(b egress.Binding, f *Flow, v policies.Verdict) bool {
 	if f.Request.Protocol == policies.HTTPS && v.TLS == policies.Inspect {
 		return true
 	}
-	return f.Request.Host != "" && t.cfg.MustSee != nil && t.cfg.MustSee(b, f.Request.Host)
+	host := cmp.Or(f.Request.Host, f.Claim)
+	return host != "" && t.cfg.MustSee != nil && t.cfg.MustSee(b, host)
+}
+
+// deniesClaim reports whether a rule denies the name that a flow by address claims. It needs no rule that allows it.
+func deniesClaim(s *policies.Snapshot, f *Flow, now time.Time) bool {
+	if f.Claim == "" {
+		return false
+	}
+	v := s.Evaluate(&policies.Request{Stage: policies.StageConnect, Host: f.Claim, Port: f.Request.Port, Protocol: f.Request.Protocol, Now: now})
+	return !v.Allowed() && v.Reason != policies.ReasonNoRule
 }
 
 // holds reports whether every secret that a flow carries is still granted. A newer version of it changes nothing: what is under way

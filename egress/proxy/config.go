@@ -107,6 +107,7 @@ type Flow struct {
 	Request policies.Request // what to judge again when the policy changes
 	Remote  netip.AddrPort   // the address dialled, once it is known
 	Opaque  bool             // its bytes pass unseen: it ends, too, when they have to be seen
+	Claim   string           // server name, in normal form, of one by address: a rule may come to deny it, a secret be granted to it
 	// Upstream marks a kept connection to an upstream. Requests are served on it, each judged for itself; it may outlive its Parent.
 	Upstream bool
 	Secrets  []decisions.Use       // that it carries: it ends when one is no longer granted to the request's host

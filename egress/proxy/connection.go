@@ -36,6 +36,7 @@ type connection struct {
 	binding egress.Binding
 	dst     netip.AddrPort // as the sandbox dialled it
 	host    string         // the name that dst stands for, in normal form; empty for a connection by address
+	claim   string         // what a TLS client by address names as the server, in normal form
 	pin     netip.Addr     // dst's address, if it is a real one of the host's; then it is the one that is dialled
 	local   bool           // to portreeve.internal
 	since   time.Time
@@ -216,14 +217,14 @@ func (c *connection) run() (handed bool) {
 // use registers what is about to be judged below the connection's own flow, so that it ends alone. What is all of the connection
 // has its live.
 func (c *connection) use(req policies.Request, opaque bool, live *egress.Live, kill func(policies.Reason)) (func(), error) {
-	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Opaque: opaque, Live: live, Kill: kill})
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Opaque: opaque, Claim: c.claim, Live: live, Kill: kill})
 }
 
 // reached registers a relay once more, now that its address is known: the floor may close that, too.
 func (c *connection) reached(req policies.Request, addr netip.Addr) (func(), error) {
 	remote := netip.AddrPortFrom(addr, req.Port)
 	c.live.Reach(remote)
-	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Remote: remote, Live: &c.live, Kill: c.kill})
+	return c.p.cfg.Flows.Add(Flow{ID: newFlowID(), Parent: c.id, Binding: c.binding, Request: req, Remote: remote, Claim: c.claim, Live: &c.live, Kill: c.kill})
 }
 
 func newFlowID() string { return "flo_" + uuid.NewV7().String() }

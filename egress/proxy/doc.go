@@ -45,7 +45,7 @@
 //   - EP-10: on a granted host nothing that the sandbox sent as a credential reaches the upstream (TestGrantedHostTakesNoForeignCredential).
 //   - EP-11: a rule that blocks or strips the sandbox's own credentials does so wherever the inside is seen (TestForeignCredentials).
 //   - EP-12: each request on a kept connection is judged by the newest policy (TestEveryRequestIsJudgedByTheNewestPolicy).
-//   - EP-13: a flow that a tightened policy no longer allows is cut, also in the middle of an answer (TestTightenedPolicyEndsFlows).
+//   - EP-13: a flow that a tightened policy no longer allows is cut, also in the middle of an answer (TestTightenedPolicyEndsFlows, TestFlowByAddressSaysWhatItClaims).
 //   - EP-14: a kept upstream connection is not used once a rule denies the address it goes to (TestUpstreamConnectionsAreKept).
 //   - EP-15: an upstream of an opened connection must prove the name that was judged (TestUpstreamMustProveItsName).
 //   - EP-16: nothing but a WebSocket that was asked for leaves HTTP (TestOtherUpgradesAreRemoved, TestUpstreamFramingIsOurs).
@@ -80,8 +80,9 @@
 // goes where: the Injector. What is a credential: secrets. Who is at a door, and what is spoken there: explicit, socks. Request
 // bodies are not looked into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
 // passed TLS tells, and a relay nothing. Early hints (103) are not
-// passed on. WebSockets over HTTP/2 (RFC 8441) are not offered: clients then use HTTP/1. A header list that net/http itself finds too
-// large on HTTP/2 is answered with 431 by net/http, without a decision.
+// passed on. WebSockets over HTTP/2 (RFC 8441) are not offered: clients then use HTTP/1. What net/http itself
+// refuses on HTTP/2 has no decision, as no handler hears of it: a header list that is too large (431), a path with a broken escape, a field of
+// HTTP/1's connections. Nothing of it goes anywhere.
 //
 // # Failure
 //

@@ -24,6 +24,9 @@ func (c *connection) serveTLS(allowed policies.Protocol) (handed bool) {
 	if err != nil {
 		return c.refuseHello(judgement{req: req}, err)
 	}
+	if c.host == "" {
+		c.claim, _ = hostname.Normalize(string(hello.ServerName)) // what is no name is refused below
+	}
 	remove, err := c.use(req, true, &c.live, c.kill)
 	if err != nil {
 		return c.alertDrop(judgement{req: req}.full(err))

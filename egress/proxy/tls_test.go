@@ -157,6 +157,33 @@ func TestTLSByAddress(t *testing.T) {
 	}
 }
 
+// A server name is only a claim by address, but a rule may come to deny it: the flow table has to know.
+func TestFlowByAddressSaysWhatItClaims(t *testing.T) {
+	w := newWorld(t, `{"id": "net", "action": "allow", "cidrs": ["203.0.113.9/32"], "protocols": ["https"], "ports": [443]}`)
+	w.serveTCP("203.0.113.9", 443, greet)
+	nc := w.connect("203.0.113.9", 443)
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	nc.Write(helloFor(t, &tls.Config{ServerName: "OTHER.test", InsecureSkipVerify: true}))
+	if _, err := nc.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	w.flows.mu.Lock()
+	defer w.flows.mu.Unlock()
+	opaque, dialled := 0, 0
+	for _, f := range w.flows.live {
+		if f.Claim == "other.test" && f.Opaque {
+			opaque++
+		}
+		if f.Claim == "other.test" && f.Remote.IsValid() {
+			dialled++
+		}
+	}
+	if opaque != 1 || dialled != 1 {
+		t.Errorf("%d flows pass unseen and %d were dialled under that name, want one each: %+v", opaque, dialled, w.flows.live)
+	}
+}
+
 // B56: what is not TLS on a port that is for TLS only, and the other way round.
 func TestWrongProtocolIsRefused(t *testing.T) {
 	tests := []struct {

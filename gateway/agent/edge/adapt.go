@@ -113,7 +113,7 @@ func (t flowTable) Add(f proxy.Flow) (func(), error) {
 		carries = append(carries, flows.Carried{Secret: u.Secret, Version: u.Version})
 	}
 	remove, err := t.Table.Add(flows.Flow{ID: f.ID, Binding: f.Binding, Request: f.Request, Kill: f.Kill,
-		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Local: f.Local, Upstream: f.Upstream, Carries: carries, Live: f.Live})
+		Within: f.Parent, Remote: f.Remote, Opaque: f.Opaque, Claim: f.Claim, Local: f.Local, Upstream: f.Upstream, Carries: carries, Live: f.Live})
 	var limit *flows.LimitError
 	if errors.As(err, &limit) {
 		err = &proxy.LimitError{Verdict: limit.Verdict}
