@@ -110,7 +110,14 @@ func (n *Node) build(ctx context.Context, b *box, img images.Image) error {
 // container writes the bundle, creates the container and records its process.
 func (n *Node) container(ctx context.Context, b *box, img images.Image) error {
 	id, s := b.rec.RunscID, b.rec.Spec
-	if err := writeTrust(n.dirs.trust(id), img, s.Trust); err != nil {
+	own, err := readImageRoots(img.Rootfs)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(n.dirs.roots(id), own, 0o600); err != nil {
+		return err
+	}
+	if err := writeTrust(n.dirs.trust(id), own, s.Trust); err != nil {
 		return err
 	}
 	spec, err := runsc.Spec(runsc.Box{

@@ -24,6 +24,7 @@
 //   - ND-5: a sandbox does not run past its deadline, nor when the node restarts after it (TestExpiry, TestAdoptRemovesTheExpired).
 //   - ND-6: the listener of a sandbox's init lies in a directory that only root enters, and the node keeps no copy of it (TestNodeKeepsNoListener).
 //   - ND-7: a sandbox whose limits are not in the kernel is not started (TestUnconfirmedLimitsStopCreate).
+//   - ND-8: a file by which a sandbox knows whom to trust is never written again nor removed while it lives: a newer one stands beside it (TestTrustIsReplacedByTheSide).
 //
 // # Not here
 //

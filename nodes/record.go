@@ -50,6 +50,7 @@ func (d dirs) bundle(id string) string    { return filepath.Join(d.box(id), "bun
 func (d dirs) control(id string) string   { return filepath.Join(d.box(id), "control") }
 func (d dirs) workspace(id string) string { return filepath.Join(d.box(id), "workspace") }
 func (d dirs) trust(id string) string     { return filepath.Join(d.box(id), "trust") }
+func (d dirs) roots(id string) string     { return filepath.Join(d.box(id), "roots.pem") } // of the image
 func (d dirs) resolv(id string) string    { return filepath.Join(d.box(id), "resolv.conf") }
 func (d dirs) hosts(id string) string     { return filepath.Join(d.box(id), "hosts") }
 func (d dirs) record(id string) string    { return filepath.Join(d.box(id), "record.json") }

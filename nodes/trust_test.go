@@ -1,11 +1,10 @@
 package nodes
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"portreeve.dev/nodes/images"
 )
 
 func TestTrustIsTheImagesRootsAndTheOrgs(t *testing.T) {
@@ -27,15 +26,53 @@ func TestTrustIsTheImagesRootsAndTheOrgs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := writeTrust(dir, images.Image{Rootfs: rootfs}, []byte("ours")); err != nil {
+			own, err := readImageRoots(rootfs)
+			if err != nil {
 				t.Fatal(err)
 			}
-			for file, want := range map[string]string{trustRoot: "ours", trustBundle: c.want} {
-				if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != want {
-					t.Errorf("%s holds %q (%v), want %q", file, got, err, want)
-				}
+			if err := writeTrust(dir, own, []byte("ours")); err != nil {
+				t.Fatal(err)
 			}
+			holds(t, dir, map[string]string{trustRoot: "ours", trustBundle: c.want})
 		})
+	}
+}
+
+// holds wants files to hold a text.
+func holds(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	for file, text := range want {
+		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != text {
+			t.Errorf("%s holds %q (%v), want %q", file, got, err, text)
+		}
+	}
+}
+
+// TestTrustIsReplacedByTheSide: whoever holds a file open goes on reading it, and it stays where it was.
+func TestTrustIsReplacedByTheSide(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trust")
+	write := func(org string) {
+		t.Helper()
+		if err := writeTrust(dir, []byte("theirs"), []byte(org)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	f, err := os.Open(filepath.Join(dir, trustBundle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	write("old+new")
+	write("old+new") // again: nothing changes
+	write("new")
+	if got, err := io.ReadAll(f); err != nil || string(got) != "theirs\nold" {
+		t.Errorf("a file that was open reads %q (%v)", got, err)
+	}
+	holds(t, dir, map[string]string{trustRoot: "new", trustBundle: "theirs\nnew", trustRoot + ".1": "old", trustBundle + ".1": "theirs\nold",
+		trustRoot + ".2": "old+new", trustBundle + ".2": "theirs\nold+new", trustWget: "ca_certificate = /etc/portreeve/bundle.pem\n"})
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 9 {
+		t.Errorf("the directory holds %v (%v)", all, err)
 	}
 }
 

@@ -28,7 +28,7 @@ type Spec struct {
 	Deadline    time.Time         `json:"deadline"`      // zero: none
 	Incarnation uint64            `json:"incarnation"`
 	Generation  uint64            `json:"generation"`
-	Trust       []byte            `json:"trust,omitempty"` // root certificate in PEM that its programs are to trust
+	Trust       []byte            `json:"trust,omitempty"` // root certificates in PEM that its programs are to trust
 	MinRevision uint64            `json:"min_revision"`    // no verdict about it from an older policy revision
 }
 

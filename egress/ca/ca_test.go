@@ -255,7 +255,7 @@ func BenchmarkLeaf(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := i.sign(b.Context(), "a", "api.test"); err != nil {
+		if _, err := i.sign(b.Context(), leafKey{org: "a", host: "api.test"}); err != nil {
 			b.Fatal(err)
 		}
 	}

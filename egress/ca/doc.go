@@ -7,16 +7,23 @@
 //	chain, err := root.Intermediate(publicKey, now)         // control, for an edge
 //	leaf, err := issuer.Leaf(ctx, org, "api.example.com")   // edge, per connection
 //
+// Each certificate below a root names the list of those that its signer took back, at portreeve.internal: some clients, Schannel
+// first of all, refuse a certificate that names none. The root's list is control's, and an edge signs its intermediate's.
+//
 // # Security invariants
 //
 //   - CA-1: a leaf names exactly one host (TestLeafNamesOneHost).
 //   - CA-2: two orgs share no key and no certificate, and neither is trusted by the other's root (TestOrgsDoNotCross).
 //   - CA-3: an intermediate can't sign another one and ends within Lifetime (TestIntermediateIsShortAndLast).
 //   - CA-4: each leaf has a key and a serial of its own, drawn at random (TestKeysAndSerialsAreFresh).
+//   - CA-5: once an org's authority has another mark, no intermediate got under the one before signs a leaf (TestMarkEndsAnIntermediate).
+//   - CA-6: a list of revoked certificates is signed by nobody but the key that signed the certificates (TestListIsItsSignersOwn).
 //
 // # Not here
 //
-// Which names are opened: policies decides that before a leaf is asked for.
+// Which names are opened: policies decides that before a leaf is asked for. Which root signs and which are trusted:
+// gateway/authorities. Clients that never ask for a list, most of them, trust a revoked intermediate until it ends; what ends
+// it for all is its mark.
 //
 // # Failure
 //

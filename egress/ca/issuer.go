@@ -28,6 +28,9 @@ type IssuerConfig struct {
 	Signer Signer
 	Leaves int              // kept, of all orgs; default 4096
 	Now    func() time.Time // default time.Now
+	// Mark returns what stands for the authority of an org as it is now: an intermediate got under another mark signs no more.
+	// It is called for each leaf and must not block. Default: one mark for all time.
+	Mark func(org string) string
 }
 
 // An Issuer signs leaves. It is safe for concurrent use.
@@ -40,9 +43,10 @@ type Issuer struct {
 	orgs map[string]*intermediate
 }
 
-type leafKey struct{ org, host string }
+type leafKey struct{ org, mark, host string }
 
 type intermediate struct {
+	mark        string
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	chain       [][]byte
@@ -56,6 +60,9 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Mark == nil {
+		c.Mark = func(string) string { return "" }
+	}
 	leaves, err := lru.New[leafKey, *tls.Certificate](c.Leaves)
 	if err != nil {
 		return nil, fmt.Errorf("issuer configuration: %w", err)
@@ -65,13 +72,13 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 
 // Leaf returns a certificate for host, a name in normal form, under the authority of org.
 func (i *Issuer) Leaf(ctx context.Context, org, host string) (*tls.Certificate, error) {
-	k := leafKey{org, host}
+	k := leafKey{org, i.config.Mark(org), host}
 	if leaf, ok := i.leaves.Get(k); ok && i.fresh(leaf.Leaf.NotAfter) {
 		return leaf, nil
 	}
 	// Whoever comes first signs for all; its going away must not fail the others.
-	v, err, _ := i.flight.Do("leaf "+org+" "+host, func() (any, error) {
-		leaf, err := i.sign(context.WithoutCancel(ctx), org, host)
+	v, err, _ := i.flight.Do("leaf "+org+" "+k.mark+" "+host, func() (any, error) {
+		leaf, err := i.sign(context.WithoutCancel(ctx), k)
 		if err == nil {
 			i.leaves.Add(k, leaf)
 		}
@@ -85,8 +92,9 @@ func (i *Issuer) Leaf(ctx context.Context, org, host string) (*tls.Certificate, 
 
 func (i *Issuer) fresh(end time.Time) bool { return i.config.Now().Add(renewBefore).Before(end) }
 
-func (i *Issuer) sign(ctx context.Context, org, host string) (*tls.Certificate, error) {
-	by, err := i.intermediate(ctx, org)
+func (i *Issuer) sign(ctx context.Context, k leafKey) (*tls.Certificate, error) {
+	host := k.host
+	by, err := i.intermediate(ctx, k.org, k.mark)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +110,7 @@ func (i *Issuer) sign(ctx context.Context, org, host string) (*tls.Certificate, 
 		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName(host)}, DNSNames: []string{host},
 		NotBefore: by.certificate.NotBefore, NotAfter: by.certificate.NotAfter,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		CRLDistributionPoints: []string{listURL(by.certificate)},
 	}, by.certificate, &key.PublicKey, by.key)
 	if err != nil {
 		return nil, err
@@ -117,14 +126,19 @@ func commonName(host string) string {
 	return host
 }
 
-func (i *Issuer) intermediate(ctx context.Context, org string) (*intermediate, error) {
+// intermediate returns the one got under mark. What was got under another one is of no use any more, also where control can't be
+// asked for the next.
+func (i *Issuer) intermediate(ctx context.Context, org, mark string) (*intermediate, error) {
 	i.mu.Lock()
 	by := i.orgs[org]
 	i.mu.Unlock()
+	if by != nil && by.mark != mark {
+		by = nil
+	}
 	if by != nil && i.fresh(by.certificate.NotAfter) {
 		return by, nil
 	}
-	v, err, _ := i.flight.Do("intermediate "+org, func() (any, error) { return i.fetch(ctx, org) })
+	v, err, _ := i.flight.Do("intermediate "+org+" "+mark, func() (any, error) { return i.fetch(ctx, org, mark) })
 	if err != nil {
 		if by != nil && i.config.Now().Before(by.certificate.NotAfter) {
 			return by, nil // near its end, but control can't be asked now
@@ -134,7 +148,7 @@ func (i *Issuer) intermediate(ctx context.Context, org string) (*intermediate, e
 	return v.(*intermediate), nil
 }
 
-func (i *Issuer) fetch(ctx context.Context, org string) (*intermediate, error) {
+func (i *Issuer) fetch(ctx context.Context, org, mark string) (*intermediate, error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err
@@ -153,7 +167,7 @@ func (i *Issuer) fetch(ctx context.Context, org string) (*intermediate, error) {
 	if !key.PublicKey.Equal(cert.PublicKey) {
 		return nil, fmt.Errorf("getting an intermediate: it is for another key")
 	}
-	by := &intermediate{cert, key, chain[:1]}
+	by := &intermediate{mark, cert, key, chain[:1]}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.orgs[org] = by

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -60,6 +61,15 @@ func LoadRoot(certificate, key []byte) (*Root, error) {
 	return &Root{cert, private}, nil
 }
 
+// Describe reads of a root's certificate, in DER, what may be shown of it: its identifier as of Root.ID, its name and its end.
+func Describe(certificate []byte) (id, name string, ends time.Time, err error) {
+	cert, err := x509.ParseCertificate(certificate)
+	if err != nil {
+		return "", "", time.Time{}, fmt.Errorf("reading an authority: %w", err)
+	}
+	return hex.EncodeToString(cert.SubjectKeyId), cert.Subject.CommonName, cert.NotAfter, nil
+}
+
 // MarshalKey returns the key for sealing. It is secret.
 func (r *Root) MarshalKey() ([]byte, error) { return x509.MarshalECPrivateKey(r.key) }
 
@@ -67,6 +77,9 @@ func (r *Root) MarshalKey() ([]byte, error) { return x509.MarshalECPrivateKey(r.
 func (r *Root) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate.Raw})
 }
+
+// ID tells the root from all others: its key's identifier, in hexadecimal.
+func (r *Root) ID() string { return hex.EncodeToString(r.Certificate.SubjectKeyId) }
 
 // Intermediate signs an edge's key for Lifetime.
 func (r *Root) Intermediate(key *ecdsa.PublicKey, now time.Time) (*x509.Certificate, error) {
@@ -77,6 +90,7 @@ func (r *Root) Intermediate(key *ecdsa.PublicKey, now time.Time) (*x509.Certific
 	if err != nil {
 		return nil, err
 	}
+	t.CRLDistributionPoints = []string{listURL(r.Certificate)}
 	return sign(t, r.Certificate, key, r.key)
 }
 

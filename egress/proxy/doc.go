@@ -50,7 +50,7 @@
 //   - EP-15: an upstream of an opened connection must prove the name that was judged (TestUpstreamMustProveItsName).
 //   - EP-16: nothing but a WebSocket that was asked for leaves HTTP (TestOtherUpgradesAreRemoved, TestUpstreamFramingIsOurs).
 //   - EP-17: a passed connection does not hide its name in an encrypted hello from a server that could read it (TestECHIsRefused).
-//   - EP-18: portreeve.internal answers only under its own name and with its header (TestLocalHost).
+//   - EP-18: portreeve.internal answers only under its own name and with its header, but for lists of revoked certificates (TestLocalHost).
 //   - EP-19: a method, a path or a header that was judged is the only one there is: hop-by-hop fields end here (TestHopByHopStaysHere).
 //   - EP-20: a secret that can't be applied blocks its request (TestSecretThatCantBeHadBlocks).
 //   - EP-21: what can't be opened is refused on a granted host: passed TLS and relays (TestGrantedHostIsNeverPassedUnseen).

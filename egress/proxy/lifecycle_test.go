@@ -305,6 +305,14 @@ func TestLocalHost(t *testing.T) {
 		}
 		nc.Close()
 	}
+	for head, status := range map[string]int{"GET /ca/0a.crl": 200, "POST /ca/0a.crl": 403, "GET /ca/../reach": 403, "GET /ca.pem": 403} {
+		nc := w.connect(selfAddr.String(), 80)
+		fmt.Fprintf(nc, "%s HTTP/1.1\r\nHost: portreeve.internal\r\nContent-Length: 0\r\n\r\n", head)
+		if resp, body := readAnswer(t, bufio.NewReader(nc)); resp.StatusCode != status && (status == 200 || resp.StatusCode < 400) {
+			t.Errorf("%s without the header: %d %s", head, resp.StatusCode, body)
+		}
+		nc.Close()
+	}
 	if got := exchangeRaw(t, w.connect(selfAddr.String(), 443), "x"); got != "" {
 		t.Errorf("port 443: %q", got)
 	}

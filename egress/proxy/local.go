@@ -3,16 +3,19 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"portreeve.dev/egress"
 	"portreeve.dev/policies"
 )
 
 // SelfHost is the one host that is answered here, and SelfHeader the field that a request to it must carry with the value 1:
-// a page in a browser, or a client that was tricked into a redirect, can't set it.
+// a page in a browser, or a client that was tricked into a redirect, can't set it. Below SelfPublic is what everybody may read and
+// what the programs that read it can't ask for with a field of ours: lists of revoked certificates.
 const (
 	SelfHost   = "portreeve.internal"
 	SelfHeader = "X-Portreeve-Self"
+	SelfPublic = "/ca/"
 )
 
 type bindingKey struct{}
@@ -29,7 +32,9 @@ func (x *exchange) serveLocal() {
 		x.problem(judgement{v: policies.Denied(policies.ReasonIdentityMismatch)}, http.StatusMisdirectedRequest, "")
 		return
 	}
-	if v := x.r.Header.Values(SelfHeader); len(v) != 1 || v[0] != "1" {
+	list, public := strings.CutPrefix(x.r.URL.Path, SelfPublic)
+	public = public && x.r.Method == http.MethodGet && !strings.Contains(list, "/")
+	if v := x.r.Header.Values(SelfHeader); (len(v) != 1 || v[0] != "1") && !public {
 		x.problem(judgement{v: policies.Verdict{Reason: policies.ReasonNoRule, Message: "Send the header " + SelfHeader + ": 1 with requests to " + SelfHost + "."}}, http.StatusForbidden, "")
 		return
 	}

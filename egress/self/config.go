@@ -30,6 +30,8 @@ type Control interface {
 	Decision(ctx context.Context, b egress.Binding, id string) (decisions.Decision, error)
 	// Authority returns the root certificate that the sandbox trusts, in PEM.
 	Authority(ctx context.Context, b egress.Binding) (string, error)
+	// Revoked returns the list, in DER, of what the key with that identifier took back. It is public.
+	Revoked(ctx context.Context, b egress.Binding, id string) ([]byte, error)
 	// Pause puts the sandbox to sleep.
 	Pause(ctx context.Context, b egress.Binding) error
 }

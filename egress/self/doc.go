@@ -4,7 +4,8 @@
 //	proxy.Config{Self: h, SelfAddr: names.Self()}
 //
 // GET / lists the routes. Who asks is known by the wire: the binding of its address at accept, never anything that it says. The
-// proxy lets nothing through to here but clear HTTP on port 80, under the host's own name, with the header X-Portreeve-Self: 1.
+// proxy lets nothing through to here but clear HTTP on port 80, under the host's own name, with the header X-Portreeve-Self: 1. Lists of revoked certificates alone, which are public and which
+// programs ask for that know no such header, need none.
 //
 // Requests here are counted, not recorded as decisions: nothing leaves, and a sandbox that polls would use up its org's share of
 // the spool, with which its real traffic would end. What changes something, an ask or a pause, is an audited change whose

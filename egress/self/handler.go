@@ -67,7 +67,8 @@ func init() { // the list of routes is in an answer of one of them
 		{"POST", "/requests", "ask a person for access: {\"host\", \"why\"}, or {\"decision_id\", \"why\"}; and \"port\", \"protocol\", \"methods\", \"paths\", \"width\": \"host\" or \"url\", \"for\": \"1h\"", (*Handler).ask},
 		{"GET", "/requests/{id}", "how that stands; with Prefer: wait=30 the answer waits while somebody is there to decide", (*Handler).access},
 		{"GET", "/services", "hosts for which a credential is put into your requests; send none of your own there", (*Handler).services},
-		{"GET", "/ca.pem", "the certificate under which TLS is opened here", (*Handler).authority},
+		{"GET", "/ca.pem", "the certificates under which TLS is opened here", (*Handler).authority},
+		{"GET", "/ca/{list}", "which certificates were taken back, as the certificates name it; this alone needs no header", (*Handler).revoked},
 		{"POST", "/pause", "put yourself to sleep; a call through a tunnel wakes you", (*Handler).pause},
 	}
 }

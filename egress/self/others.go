@@ -2,6 +2,7 @@ package self
 
 import (
 	"context"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,6 +56,26 @@ func (h *Handler) authority(w http.ResponseWriter, r *http.Request, b egress.Bin
 		return errControl // whatever went wrong there, it stays there
 	}
 	writeBytes(w, http.StatusOK, "application/x-pem-file", []byte(pem))
+	return nil
+}
+
+func (h *Handler) revoked(w http.ResponseWriter, r *http.Request, b egress.Binding) error {
+	id, ok := strings.CutSuffix(r.PathValue("list"), ".crl")
+	if _, err := hex.DecodeString(id); err != nil || !ok || len(id) > 64 {
+		return refuse(http.StatusNotFound, "not_found", "there is no such list")
+	}
+	free := h.limits.call(b)
+	if free == nil {
+		return errBusy
+	}
+	defer free()
+	ctx, cancel := context.WithTimeout(r.Context(), callTime)
+	defer cancel()
+	list, err := h.cfg.Control.Revoked(ctx, b, id)
+	if err != nil {
+		return err
+	}
+	writeBytes(w, http.StatusOK, "application/pkix-crl", list)
 	return nil
 }
 

@@ -75,6 +75,13 @@ func (f *fakeControl) Decision(_ context.Context, b egress.Binding, id string) (
 	return f.found, f.note(b)
 }
 
+func (f *fakeControl) Revoked(_ context.Context, b egress.Binding, id string) ([]byte, error) {
+	if id != "0a" {
+		return nil, &Refusal{http.StatusNotFound, "list_not_found", "there is no such list"}
+	}
+	return []byte("list of " + b.Org), nil
+}
+
 func (f *fakeControl) Authority(_ context.Context, b egress.Binding) (string, error) {
 	return f.pem, f.note(b)
 }
@@ -365,7 +372,7 @@ func TestAnswersSayNamesOnly(t *testing.T) {
 	for _, r := range []struct{ method, path, body string }{
 		{"GET", "/", ""}, {"GET", "/reach", ""}, {"POST", "/check", `{"url":"https://good.test/"}`}, {"POST", "/check", `{"host":"other.test"}`}, {"GET", "/denials", ""},
 		{"GET", "/decisions/dec_a", ""}, {"POST", "/requests", `{"host":"x.test","why":"y"}`}, {"GET", "/requests/req_1", ""}, {"GET", "/services", ""},
-		{"GET", "/ca.pem", ""}, {"POST", "/pause", ""}, {"OPTIONS", "/reach", ""}, {"DELETE", "/requests/req_1", ""}, {"GET", "/made-up", ""},
+		{"GET", "/ca.pem", ""}, {"GET", "/ca/0a.crl", ""}, {"POST", "/pause", ""}, {"OPTIONS", "/reach", ""}, {"DELETE", "/requests/req_1", ""}, {"GET", "/made-up", ""},
 	} {
 		a := w.from(boxA, r.method, r.path, r.body, "Origin", "http://evil.test", "Cookie", "a=b")
 		if strings.Contains(a.body, "hidden-name") {
@@ -378,6 +385,11 @@ func TestAnswersSayNamesOnly(t *testing.T) {
 		}
 		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: %v", r.method, r.path, a.header)
+		}
+	}
+	for path, want := range map[string]int{"/ca/0a.crl": 200, "/ca/0b.crl": 404, "/ca/0a": 404, "/ca/x.crl": 404, "/ca/" + strings.Repeat("0a", 40) + ".crl": 404} {
+		if a := w.from(boxA, "GET", path, ""); a.status != want || want == 200 && (a.body != "list of "+boxA.Org || a.header.Get("Content-Type") != "application/pkix-crl") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
 	w.control.pem += "-----BEGIN EC PRIVATE KEY-----\n"

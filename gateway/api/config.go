@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"portreeve.dev/gateway/authorities"
 	"portreeve.dev/gateway/canary"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/limits"
@@ -26,10 +27,13 @@ type Config struct {
 	Webhooks  Webhooks        // nil: none are sent
 	Floor     *policies.Floor // what check judges addresses by: the edges' own
 
-	Flows      Flows         // live connections; nil: no edge can be asked
-	Egress     limits.Limits // of each org, as the platform sets them
-	Tunnels    Tunnels
-	Doors      Doors
+	Flows   Flows         // live connections; nil: no edge can be asked
+	Egress  limits.Limits // of each org, as the platform sets them
+	Tunnels Tunnels
+	Doors   Doors
+
+	Authorities *authorities.Service
+
 	SetupToken sso.Secret    // registers one org; zero: nobody can register
 	Version    string        // of the program, for the OpenAPI document
 	Template   func() string // for a create that names none; default "base". It may say "tiny" until base is built.
@@ -54,8 +58,8 @@ type Limits struct {
 }
 
 func (c *Config) complete() error {
-	if c.Store == nil || c.Sandboxes == nil || c.Guest == nil || c.Feed == nil || c.Floor == nil || c.Keyring == nil {
-		return errors.New("the API needs a store, sandboxes, a guest, a feed, a floor and a keyring")
+	if c.Store == nil || c.Sandboxes == nil || c.Guest == nil || c.Feed == nil || c.Floor == nil || c.Keyring == nil || c.Authorities == nil {
+		return errors.New("the API needs a store, sandboxes, a guest, a feed, a floor, a keyring and authorities")
 	}
 	if c.Template == nil {
 		c.Template = func() string { return "base" }

@@ -1,6 +1,6 @@
 // Package api is the HTTP interface of the control process: OpenAPI 3.1 from Go types, under /api/v1 and, for older clients, /api.
 //
-//	srv, err := api.New(api.Config{Store: st, Sandboxes: svc, Guest: guest, Feed: feed, Floor: floor, SetupToken: token})
+//	srv, err := api.New(api.Config{Store: st, Sandboxes: svc, Guest: guest, Feed: feed, Floor: floor, Keyring: ring, Authorities: authorities, SetupToken: token})
 //	http.Serve(listener, srv)
 //
 // Each route names one scope; a route exists only when it works. Refusals are RFC 9457 problems with a stable code, a

@@ -25,6 +25,7 @@ func (s *Server) routes() {
 	s.secretRoutes()
 	s.tunnelRoutes()
 	s.doorRoutes()
+	s.authorityRoutes()
 	s.flowRoutes()
 	s.requestRoutes()
 	s.limitRoutes()

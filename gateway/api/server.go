@@ -126,6 +126,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/openapi.json" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		h.Set("Content-Type", "application/openapi+json")
 		w.Write(s.spec)
+	case strings.HasPrefix(r.URL.Path, "/ca/") && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		s.revokedList(w, r)
 	case strings.HasPrefix(r.URL.Path, "/api/"):
 		s.serveAPI(w, r)
 	default:

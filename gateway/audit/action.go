@@ -41,6 +41,11 @@ const (
 	SecretGrant      Action = "secret.grant"
 	SecretInject     Action = "secret.inject"
 	AuthorityCreate  Action = "authority.create"
+	AuthorityRotate  Action = "authority.rotate" // a new root began
+	AuthoritySwitch  Action = "authority.switch" // it signs now
+	AuthorityRetire  Action = "authority.retire" // the old one is trusted no more
+	AuthoritySign    Action = "authority.sign"   // an intermediate, for an edge
+	AuthorityRevoke  Action = "authority.revoke" // an intermediate was taken back
 	TunnelCreate     Action = "tunnel.create"
 	TunnelDelete     Action = "tunnel.delete"
 	DoorOpen         Action = "door.open"       // a password for an attached sandbox, or its socket
@@ -58,7 +63,8 @@ const (
 func Actions() []Action {
 	return []Action{WebhookCreate, WebhookDelete, OrgRegister, KeyCreate, KeyDelete, KeyRotate, SandboxCreate, SandboxStart, SandboxStop, SandboxDelete, SandboxExtend,
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
-		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject, AuthorityCreate,
+		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject,
+		AuthorityCreate, AuthorityRotate, AuthoritySwitch, AuthorityRetire, AuthoritySign, AuthorityRevoke,
 		TunnelCreate, TunnelDelete, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
 		AccessRequest, AccessApprove, AccessDeny,
 		LimitsUpdate, QuotaWarning, QuotaUsed}

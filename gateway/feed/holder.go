@@ -47,6 +47,8 @@ type compiled struct {
 	ways      map[string]dial.Way // by org
 	stale     time.Duration       // the longest that any sandbox may go on without a heartbeat
 
+	authorities map[string]string // by org
+
 	attached []Attachment
 	doorKeys map[string][]DoorKey // by org
 }
@@ -172,6 +174,17 @@ func (h *Holder) Granted(b egress.Binding, host string) bool {
 	return err != nil || e.injector.Granted(host)
 }
 
+// Authority returns what stands for the authority of an org by the last state that came. It is there for as long as any policy is:
+// a root that signs no more doesn't sign either where control is silent.
+func (h *Holder) Authority(org string) string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.now == nil {
+		return ""
+	}
+	return h.now.authorities[org]
+}
+
 // Floor returns the floor in force; nil, which refuses everything, while no policy can be in force. Ask for the snapshot first:
 // the floor is there for as long as any sandbox may go on.
 func (h *Holder) Floor() *policies.Floor {
@@ -191,7 +204,8 @@ func (h *Holder) state() (now *compiled, silence time.Duration) {
 
 func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	c := &compiled{revision: s.Revision, sandboxes: make(map[string]entry, len(s.Sandboxes)), records: make(map[string]Records, len(s.Orgs)),
-		limits: make(map[string]Limits, len(s.Orgs)), ways: make(map[string]dial.Way, len(s.Orgs)), doorKeys: make(map[string][]DoorKey, len(s.Orgs))}
+		limits: make(map[string]Limits, len(s.Orgs)), ways: make(map[string]dial.Way, len(s.Orgs)), doorKeys: make(map[string][]DoorKey, len(s.Orgs)),
+		authorities: make(map[string]string, len(s.Orgs))}
 	var closed []Closed
 	var err error
 	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
@@ -200,7 +214,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
 		c.records[o.ID], c.limits[o.ID] = o.Records, o.Limits
-		c.doorKeys[o.ID], c.ways[o.ID] = o.DoorKeys, dial.Way{Direct: o.Direct}
+		c.doorKeys[o.ID], c.authorities[o.ID], c.ways[o.ID] = o.DoorKeys, o.Authority, dial.Way{Direct: o.Direct}
 		p, faults := newProfiles(o)
 		orgs[o.ID], closed = p, append(closed, faults...)
 	}

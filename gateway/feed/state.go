@@ -46,6 +46,8 @@ type Org struct {
 	Direct   bool     `json:"direct,omitempty"` // it goes out without the company's proxy
 
 	DoorKeys []DoorKey `json:"door_keys,omitempty"`
+
+	Authority string `json:"authority,omitempty"` // another one once no intermediate that was got before may sign
 }
 
 // Secret is a granted value on its way to the edge. It travels over a socket between two processes of ours and is in no file.

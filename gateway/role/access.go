@@ -13,6 +13,7 @@ const (
 	ControlAccess   = "access"       // AccessQuery -> egress.Access
 	ControlDecision = "own_decision" // DecisionQuery -> decisions.Decision
 	ControlTrust    = "trust"        // AboutSandbox -> Trust
+	ControlRevoked  = "revoked"      // RevokedQuery -> Revoked
 	ControlPause    = "pause_self"   // AboutSandbox -> {}
 )
 
@@ -25,6 +26,7 @@ const (
 	CodeNoAsk          = "request_not_found"
 	CodeNoDecision     = "decision_not_found"
 	CodeNotRunning     = "sandbox_not_running"
+	CodeNoList         = "list_not_found"
 )
 
 // AboutSandbox says who asks, as edge knows it by the wire.
@@ -54,6 +56,17 @@ const AccessWait = 30 * time.Second
 type DecisionQuery struct {
 	AboutSandbox
 	ID string `json:"id"`
+}
+
+// RevokedQuery asks for the list of what a root of the sandbox's org took back.
+type RevokedQuery struct {
+	AboutSandbox
+	ID string `json:"id"` // of the root
+}
+
+// Revoked is that list, in DER.
+type Revoked struct {
+	List []byte `json:"list"`
 }
 
 // Trust is the authority of an org, in PEM.

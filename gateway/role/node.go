@@ -14,6 +14,7 @@ const (
 	NodeExtend = "extend" // Extend -> {}
 	NodeList   = "list"   // {} -> []Placement
 	NodeImages = "images" // {} -> []Image
+	NodeTrust  = "trust"  // OrgTrust -> {}
 )
 
 // Codes of the errors that these methods answer with.
@@ -42,11 +43,17 @@ type NodeSpec struct {
 	CPUMillis      int64             `json:"cpu_millis"`
 	WorkspaceBytes int64             `json:"workspace_bytes"`
 	Env            map[string]string `json:"env,omitempty"`
-	Trust          []byte            `json:"trust,omitempty"` // root certificate in PEM
+	Trust          []byte            `json:"trust,omitempty"` // root certificates in PEM
 	Deadline       time.Time         `json:"deadline"`
 	Incarnation    uint64            `json:"incarnation"`
 	Generation     uint64            `json:"generation"`
 	MinRevision    uint64            `json:"min_revision"`
+}
+
+// OrgTrust is what all sandboxes of an org are to trust from now on.
+type OrgTrust struct {
+	Org   string `json:"org"`
+	Roots []byte `json:"roots"` // certificates in PEM
 }
 
 // SandboxRef names a sandbox.

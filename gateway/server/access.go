@@ -30,6 +30,7 @@ func (c *control) registerAccess() {
 	})
 	link.Handle(mux, role.ControlDecision, c.ownDecision)
 	link.Handle(mux, role.ControlTrust, c.trustOf)
+	link.Handle(mux, role.ControlRevoked, c.revokedOf)
 	link.Handle(mux, role.ControlPause, c.pauseItself)
 }
 
@@ -74,7 +75,7 @@ func (c *control) trustOf(ctx context.Context, in role.AboutSandbox) (role.Trust
 	if err := c.isOf(ctx, in); err != nil {
 		return role.Trust{}, err
 	}
-	pem, err := c.trust(ctx, in.Org)
+	pem, err := c.authorities.Trust(ctx, in.Org)
 	return role.Trust{PEM: string(pem)}, err
 }
 

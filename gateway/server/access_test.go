@@ -34,10 +34,10 @@ func edgeOf(t *testing.T, c *control) *link.Conn {
 		t.Fatal(err)
 	}
 	c.publisher, c.routes = &feed.Publisher{}, &feed.Publisher{}
-	if c.sandboxes, err = sandboxes.New(sandboxes.Config{Store: c.store, Runner: runner{&c.node.Peer, c.trust}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log}); err != nil {
+	if c.sandboxes, err = sandboxes.New(sandboxes.Config{Store: c.store, Runner: runner{&c.node.Peer, c.authorities}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log}); err != nil {
 		t.Fatal(err)
 	}
-	c.api, err = api.New(api.Config{Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor, Log: c.log})
+	c.api, err = api.New(api.Config{Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor, Authorities: c.authorities, Log: c.log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +86,12 @@ func TestEdgeAsksOnlyAboutItsSandbox(t *testing.T) {
 	for _, q := range []struct {
 		name string
 		who  role.AboutSandbox
-		code [5]string // ask, access, decision, trust, pause
+		code [6]string // ask, access, decision, trust, pause, revoked
 	}{
-		{"a neighbour", who(neighbour, one.Principal.Org), [5]string{"", role.CodeNoAsk, role.CodeNoDecision, "", "-"}},
-		{"another org's sandbox", who(theirs, two.Principal.Org), [5]string{"", role.CodeNoAsk, role.CodeNoDecision, "", "-"}},
-		{"a sandbox with another's org", who(box, two.Principal.Org), [5]string{role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning}},
-		{"another incarnation", older, [5]string{role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning}},
+		{"a neighbour", who(neighbour, one.Principal.Org), [6]string{"", role.CodeNoAsk, role.CodeNoDecision, "", "-", role.CodeNoList}},
+		{"another org's sandbox", who(theirs, two.Principal.Org), [6]string{"", role.CodeNoAsk, role.CodeNoDecision, "", "-", role.CodeNoList}},
+		{"a sandbox with another's org", who(box, two.Principal.Org), [6]string{role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning}},
+		{"another incarnation", older, [6]string{role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning, role.CodeNotRunning}},
 	} {
 		for i, in := range []struct {
 			method string
@@ -102,6 +102,7 @@ func TestEdgeAsksOnlyAboutItsSandbox(t *testing.T) {
 			{role.ControlDecision, role.DecisionQuery{AboutSandbox: q.who, ID: d.ID}},
 			{role.ControlTrust, q.who},
 			{role.ControlPause, q.who},
+			{role.ControlRevoked, role.RevokedQuery{AboutSandbox: q.who, ID: "00"}},
 		} {
 			if q.code[i] == "-" {
 				continue // there is no node here to pause it

@@ -73,14 +73,6 @@ func (c *control) endOverdue(ctx context.Context) {
 	}
 }
 
-// rootOf is the authority that an edge asks for: an org's, or that of the doors.
-func (c *control) rootOf(ctx context.Context, name string) (*ca.Root, error) {
-	if name == role.DoorAuthority {
-		return c.doorAuthority(ctx)
-	}
-	return c.authority(ctx, name)
-}
-
 // doorAuthority opens the root that signs for doors, or makes it.
 func (c *control) doorAuthority(ctx context.Context) (*ca.Root, error) {
 	certificate, key, err := c.platformKey(ctx, "door_authority", func() ([]byte, []byte, error) {
@@ -99,7 +91,7 @@ func (c *control) doorAuthority(ctx context.Context) (*ca.Root, error) {
 
 // doors is what the API says of them.
 func (c *control) doors() api.Doors {
-	d := api.Doors{HTTP: c.setup.Doors.HTTP, SOCKS: c.setup.Doors.SOCKS, Trust: c.trust}
+	d := api.Doors{HTTP: c.setup.Doors.HTTP, SOCKS: c.setup.Doors.SOCKS, Trust: c.authorities.Trust}
 	if c.setup.Doors.Own {
 		d.Authority = func(ctx context.Context) ([]byte, error) {
 			root, err := c.doorAuthority(ctx)

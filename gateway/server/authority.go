@@ -9,19 +9,64 @@ import (
 	"time"
 
 	"portreeve.dev/egress/ca"
-	"portreeve.dev/gateway/audit"
-	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/gateway/authorities"
+	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
-	"portreeve.dev/secrets/seal"
-	"portreeve.dev/sso"
 )
 
-// authorityRecord is what the sealed key of an org's authority is bound to.
-func authorityRecord(org string) seal.Record {
-	return seal.Record{Kind: "ca_key", Org: org, Version: 1}
+// newAuthorities joins the orgs' authorities with the node and the feeds.
+func (c *control) newAuthorities() (*authorities.Service, error) {
+	return authorities.New(authorities.Config{Store: c.store, Keyring: c.keyring, Node: truster{&c.node.Peer}, Log: c.log,
+		Publish: func(context.Context, int64) {
+			if c.publisher != nil { // its feed is not there before the store is
+				c.publisher.Publish()
+			}
+		}})
 }
 
-// signIntermediate signs an edge's own key under the authority of an org.
+// truster is the node as the authorities know it.
+type truster struct{ node *link.Peer }
+
+// trustLimit is how long a node may take to write to its sandboxes.
+const trustLimit = 10 * time.Second
+
+func (t truster) Trust(ctx context.Context, org string, pem []byte) error {
+	conn := t.node.Now()
+	if conn == nil {
+		return link.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, trustLimit)
+	defer cancel()
+	return conn.Call(ctx, role.NodeTrust, role.OrgTrust{Org: org, Roots: pem}, nil)
+}
+
+// stepEvery is how often the authorities look at what is due.
+const stepEvery = time.Second
+
+// stepAuthorities rotates what is due. A node that is away is no news each second.
+func (c *control) stepAuthorities(ctx context.Context) {
+	tick := time.NewTicker(stepEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := c.authorities.Step(ctx)
+		if err == nil || ctx.Err() != nil {
+			said = ""
+			continue
+		}
+		if text := err.Error(); text != said && !errors.Is(err, link.ErrClosed) {
+			c.log.Error("authorities of orgs", "err", err)
+			said = text
+		}
+	}
+}
+
+// signIntermediate signs an edge's own key under the authority of an org, or under that of the doors.
 func (c *control) signIntermediate(ctx context.Context, in role.IntermediateRequest) (role.Intermediate, error) {
 	parsed, err := x509.ParsePKIXPublicKey(in.Key)
 	if err != nil {
@@ -31,7 +76,11 @@ func (c *control) signIntermediate(ctx context.Context, in role.IntermediateRequ
 	if !ok {
 		return role.Intermediate{}, errors.New("the edge's key is none of ECDSA")
 	}
-	root, err := c.rootOf(ctx, in.Org)
+	if in.Org != role.DoorAuthority {
+		chain, err := c.authorities.Sign(ctx, in.Org, key)
+		return role.Intermediate{Chain: chain}, err
+	}
+	root, err := c.doorAuthority(ctx)
 	if err != nil {
 		return role.Intermediate{}, err
 	}
@@ -42,55 +91,14 @@ func (c *control) signIntermediate(ctx context.Context, in role.IntermediateRequ
 	return role.Intermediate{Chain: [][]byte{cert.Raw, root.Certificate.Raw}}, nil
 }
 
-// authority opens the root of an org, which is made when it is needed first.
-func (c *control) authority(ctx context.Context, org string) (*ca.Root, error) {
-	a, err := c.store.Authority(ctx, org)
-	if errors.Is(err, store.ErrNotFound) {
-		if a, err = c.makeAuthority(ctx, org); errors.Is(err, store.ErrConflict) {
-			a, err = c.store.Authority(ctx, org) // made by another call meanwhile
-		}
+// revokedOf answers a sandbox that asks for the list of a root of its org.
+func (c *control) revokedOf(ctx context.Context, in role.RevokedQuery) (role.Revoked, error) {
+	if err := c.isOf(ctx, in.AboutSandbox); err != nil {
+		return role.Revoked{}, err
 	}
-	if err != nil {
-		return nil, err
+	list, err := c.authorities.List(ctx, in.Org, in.ID)
+	if errors.Is(err, ca.ErrNoList) {
+		err = &link.Error{Code: role.CodeNoList, Message: "there is no such list"}
 	}
-	key, err := c.keyring.Open(authorityRecord(org), a.SealedKey)
-	if err != nil {
-		return nil, err
-	}
-	return ca.LoadRoot(a.Certificate, key)
-}
-
-// trust is the root of an org in PEM, as its sandboxes get it.
-func (c *control) trust(ctx context.Context, org string) ([]byte, error) {
-	root, err := c.authority(ctx, org)
-	if err != nil {
-		return nil, err
-	}
-	return root.PEM(), nil
-}
-
-func (c *control) makeAuthority(ctx context.Context, org string) (store.Authority, error) {
-	o, err := c.store.Org(ctx, org)
-	if err != nil {
-		return store.Authority{}, err
-	}
-	root, err := ca.NewRoot("Portreeve egress for "+o.Slug, time.Now())
-	if err != nil {
-		return store.Authority{}, err
-	}
-	key, err := root.MarshalKey()
-	if err != nil {
-		return store.Authority{}, err
-	}
-	a := store.Authority{Org: org, Certificate: root.Certificate.Raw}
-	if a.SealedKey, err = c.keyring.Seal(authorityRecord(org), key); err != nil {
-		return store.Authority{}, err
-	}
-	_, err = c.store.Change(ctx, store.By{Principal: sso.System("control", org)}, func(tx *store.Tx) error {
-		if err := tx.CreateAuthority(ctx, a); err != nil {
-			return err
-		}
-		return tx.Record(ctx, audit.AuthorityCreate, org, nil)
-	})
-	return a, err
+	return role.Revoked{List: list}, err
 }

@@ -10,11 +10,9 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
-	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/internal/store/storetest"
@@ -30,90 +28,14 @@ func controlIn(t *testing.T, dir string) *control {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.store.Close() })
+	if c.authorities, err = c.newAuthorities(); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
 func worldOf(t *testing.T, c *control) storetest.World {
 	return storetest.NewWorld(t, func(*testing.T, store.Options) *store.Store { return c.store }, store.Options{})
-}
-
-func TestAuthorityIsMadeOnce(t *testing.T) {
-	dir := t.TempDir()
-	c := controlIn(t, dir)
-	w := worldOf(t, c)
-	one, two := w.Org("one").Principal.Org, w.Org("two").Principal.Org
-	const n = 12
-	var got [n][]byte
-	var wait sync.WaitGroup
-	for i := range n {
-		wait.Go(func() {
-			var err error
-			if got[i], err = c.trust(t.Context(), one); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	for i := range got {
-		if !bytes.Equal(got[i], got[0]) {
-			t.Fatalf("caller %d has another root than the first", i)
-		}
-	}
-	block, rest := pem.Decode(got[0])
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) != 0 {
-		t.Fatalf("not one certificate: %s", got[0])
-	}
-	root, err := x509.ParseCertificate(block.Bytes)
-	if err != nil || !root.IsCA {
-		t.Fatalf("%+v, %v", root, err)
-	}
-	if _, total, err := c.store.Audit(t.Context(), one, store.AuditFilter{Action: string(audit.AuthorityCreate), Limit: 9}); err != nil || total != 1 {
-		t.Errorf("%d entries, %v", total, err)
-	}
-	other, err := c.trust(t.Context(), two)
-	if err != nil || bytes.Equal(other, got[0]) {
-		t.Errorf("another org has the same root, or none: %v", err)
-	}
-	if _, err := c.trust(t.Context(), "org_nobody"); err == nil {
-		t.Error("an org that is not there has a root")
-	}
-	c.store.Close()
-	if again, err := controlIn(t, dir).trust(t.Context(), one); err != nil || !bytes.Equal(again, got[0]) {
-		t.Errorf("after a restart it is another, or none: %v", err)
-	}
-}
-
-func TestAuthorityOpensOnlyForItsOrg(t *testing.T) {
-	c := controlIn(t, t.TempDir())
-	w := worldOf(t, c)
-	one, two := w.Org("one"), w.Org("two")
-	if _, err := c.trust(t.Context(), one.Principal.Org); err != nil {
-		t.Fatal(err)
-	}
-	kept, err := c.store.Authority(t.Context(), one.Principal.Org)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.store.Change(t.Context(), two, func(tx *store.Tx) error {
-		if err := tx.CreateAuthority(t.Context(), kept); err != nil {
-			return err
-		}
-		return tx.Record(t.Context(), audit.AuthorityCreate, two.Principal.Org, nil)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if root, err := c.authority(t.Context(), two.Principal.Org); err == nil {
-		t.Errorf("one org's authority signs for another: %v", root.Certificate.Subject)
-	}
-	if root, err := c.authority(t.Context(), one.Principal.Org); err != nil {
-		t.Errorf("for its own: %v, %v", root, err)
-	}
-	if key, err := c.authority(t.Context(), one.Principal.Org); err == nil {
-		if plain, err := key.MarshalKey(); err != nil || bytes.Contains(kept.SealedKey, plain[8:40]) {
-			t.Errorf("the key is in the store as it is (%v)", err)
-		}
-	}
 }
 
 func public(t *testing.T, key any) []byte {
@@ -165,7 +87,7 @@ func TestIntermediateIsForAKeyOfTheEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust, _ := c.trust(t.Context(), org)
+	trust, _ := c.authorities.Trust(t.Context(), org)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(trust) {
 		t.Fatal("the sandboxes trust nothing")

@@ -28,7 +28,7 @@ func (c *control) newCanary() (*canary.Canary, error) {
 	if c.setup.Canary == 0 {
 		return nil, nil
 	}
-	run := runner{&c.node.Peer, func(context.Context, string) ([]byte, error) { return nil, nil }}
+	run := runner{&c.node.Peer, trustNobody{}}
 	guest := guests{&c.inward.Peer}
 	return canary.New(canary.Config{
 		Every: c.setup.Canary, Log: c.log, Settle: c.settle,

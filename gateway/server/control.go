@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"portreeve.dev/gateway/api"
+	"portreeve.dev/gateway/authorities"
 	"portreeve.dev/gateway/canary"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
@@ -38,16 +39,18 @@ type control struct {
 	keyring   *seal.Keyring
 	shut      shutSecrets // that keyring can't open
 	sandboxes *sandboxes.Service
-	canary    *canary.Canary  // nil: the configuration wants none
-	publisher *feed.Publisher // of policies, to the edge
-	routes    *feed.Publisher // of tunnels, to ingress
-	api       *api.Server
-	sender    *webhooks.Sender
-	denials   *webhooks.Denials // nil in tests that need none
-	http      *http.Server
-	hashes    []byte // from which the orgs' keys for hashes of credentials are made
-	running   sync.WaitGroup
-	life      context.Context // of the process
+
+	authorities *authorities.Service
+	canary      *canary.Canary  // nil: the configuration wants none
+	publisher   *feed.Publisher // of policies, to the edge
+	routes      *feed.Publisher // of tunnels, to ingress
+	api         *api.Server
+	sender      *webhooks.Sender
+	denials     *webhooks.Denials // nil in tests that need none
+	http        *http.Server
+	hashes      []byte // from which the orgs' keys for hashes of credentials are made
+	running     sync.WaitGroup
+	life        context.Context // of the process
 
 	mu      sync.Mutex
 	settled map[string]int64 // of each spool, the life before which no flow is open
@@ -96,6 +99,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 	c.running.Go(func() { c.publisher.Run(ctx) })
 	c.running.Go(func() { c.routes.Run(ctx) })
 	c.running.Go(func() { c.endOverdue(ctx) })
+	c.running.Go(func() { c.stepAuthorities(ctx) })
 	c.running.Go(func() { c.forgetRequests(ctx) })
 	if c.canary != nil {
 		c.running.Go(func() { c.watchDenial(ctx) })
@@ -121,8 +125,11 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	}
 	c.publisher = &feed.Publisher{Peer: &c.edge.Peer, Method: feed.Policies, Load: c.state, Log: c.log}
 	c.routes = &feed.Publisher{Peer: &c.ingress.Peer, Method: feed.Routes, Load: c.routeState, Log: c.log}
+	if c.authorities, err = c.newAuthorities(); err != nil {
+		return nil, err
+	}
 	c.sandboxes, err = sandboxes.New(sandboxes.Config{
-		Store: c.store, Runner: runner{&c.node.Peer, c.trust}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log,
+		Store: c.store, Runner: runner{&c.node.Peer, c.authorities}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log,
 		Sockets: sockets{&c.node.Peer}, Limit: c.setup.Limits.Sandboxes,
 	})
 	if err != nil {
@@ -146,7 +153,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
-		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
+		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), Authorities: c.authorities, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
 		Limits:   api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 		Webhooks: c.attempts(),
 	})

@@ -17,7 +17,6 @@
 //   - GS-32: the decisions of an org, and of all, take no more room than they may; the largest give first (TestDecisionsKeepToTheirBudgets).
 //   - GS-33: flows of an edge that died are closed, once all that it recorded is here (TestFlowsOfADeadEdgeAreClosed).
 //   - GS-8: what is meant for a tunnel never reaches the API (TestTunnelHostsNeverReachTheAPI).
-//   - GS-9: an org's authority is made once, and its sealed key opens for that org only (TestAuthorityIsMadeOnce, TestAuthorityOpensOnlyForItsOrg).
 //   - GS-10: the keys of ingress are stored sealed, each under its name, and are the same after a restart (TestTunnelKeysStay).
 //   - GS-11: a connection that does not say what it speaks is closed, and none outlives the process's listener (TestSilentConnectionIsClosed, TestSplitEndsWithItsContext).
 //   - GS-12: a secret that can't be opened closes what it is granted for, and no other secret and no other org (TestUnopenableSecretClosesOnlyItself).

@@ -44,6 +44,7 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 		}
 		org.Secrets = c.openSecrets(o.Secrets)
 		org.DoorKeys = c.openDoorKeys(o.DoorKeys)
+		org.Authority = o.Authority
 		if org.Limits, err = c.limitsOf(ctx, o.Org, o.Limits); err != nil {
 			return nil, 0, err
 		}

@@ -13,8 +13,20 @@ import (
 // runner is the node as the sandboxes know it.
 type runner struct {
 	node  *link.Peer
-	trust func(ctx context.Context, org string) (pem []byte, err error) // what the org's sandboxes trust
+	trust trust
 }
+
+// A trust is what knows whom an org's sandboxes trust. Check is told what a sandbox was given, once it runs.
+type trust interface {
+	Trust(ctx context.Context, org string) (pem []byte, err error)
+	Check(ctx context.Context, org string, given []byte)
+}
+
+// trustNobody is for sandboxes of no org.
+type trustNobody struct{}
+
+func (trustNobody) Trust(context.Context, string) ([]byte, error) { return nil, nil }
+func (trustNobody) Check(context.Context, string, []byte)         {}
 
 var _ sandboxes.Runner = runner{}
 
@@ -33,7 +45,7 @@ func (r runner) call(ctx context.Context, method string, in, out any) error {
 }
 
 func (r runner) Create(ctx context.Context, s sandboxes.Spec) (sandboxes.Started, error) {
-	trust, err := r.trust(ctx, s.Org)
+	trust, err := r.trust.Trust(ctx, s.Org)
 	if err != nil {
 		return sandboxes.Started{}, err
 	}
@@ -42,6 +54,7 @@ func (r runner) Create(ctx context.Context, s sandboxes.Spec) (sandboxes.Started
 		Sandbox: s.ID, Org: s.Org, Image: s.Template, MemoryBytes: s.MemoryBytes, CPUMillis: s.MilliCPU,
 		WorkspaceBytes: s.WorkspaceBytes, Env: s.Env, Trust: trust, Deadline: s.End, Incarnation: 1, Generation: 1, MinRevision: uint64(s.MinRevision),
 	}, &p)
+	r.trust.Check(ctx, s.Org, trust) // a root may have come meanwhile
 	return started(p), err
 }
 

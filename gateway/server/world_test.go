@@ -30,6 +30,10 @@ func newControl(t *testing.T) (*control, storetest.World) {
 		t.Cleanup(func() { c.store.Close() })
 		return c.store
 	}, store.Options{})
+	var err error
+	if c.authorities, err = c.newAuthorities(); err != nil {
+		t.Fatal(err)
+	}
 	return c, w
 }
 

@@ -168,7 +168,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	if err != nil {
 		return err
 	}
-	e.issuer, err = ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}})
+	e.issuer, err = ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}, Mark: e.holder.Authority})
 	if err != nil {
 		return err
 	}

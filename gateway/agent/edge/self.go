@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/ca"
 	"portreeve.dev/egress/decisions"
 	"portreeve.dev/egress/proxy"
 	"portreeve.dev/egress/self"
@@ -17,7 +18,7 @@ import (
 // newSelf makes what answers portreeve.internal.
 func (e *Edge) newSelf() (*self.Handler, error) {
 	return self.New(self.Config{
-		Binding: proxy.BindingOf, Policies: e.holder, Floor: e.holder.Floor, Denials: &e.denials, Control: asker{&e.control.Peer},
+		Binding: proxy.BindingOf, Policies: e.holder, Floor: e.holder.Floor, Denials: &e.denials, Control: asker{&e.control.Peer, e.issuer},
 		Granted: e.granted, Log: e.log,
 	})
 }
@@ -50,7 +51,10 @@ func (n noting) Record(ctx context.Context, d *decisions.Decision) error {
 
 // asker is control as a sandbox may reach it by way of this process: about itself only, and nothing that control does not judge
 // again.
-type asker struct{ control *link.Peer }
+type asker struct {
+	control *link.Peer
+	issuer  *ca.Issuer
+}
 
 var _ self.Control = asker{}
 
@@ -83,6 +87,7 @@ var refusals = map[string]int{
 	role.CodeNoAsk:          http.StatusNotFound,
 	role.CodeNoDecision:     http.StatusNotFound,
 	role.CodeNotRunning:     http.StatusConflict,
+	role.CodeNoList:         http.StatusNotFound,
 }
 
 func (a asker) Ask(ctx context.Context, b egress.Binding, ask self.Ask) (self.Access, error) {
@@ -107,6 +112,16 @@ func (a asker) Authority(ctx context.Context, b egress.Binding) (string, error) 
 	var out role.Trust
 	err := a.call(ctx, role.ControlTrust, about(b), &out)
 	return out.PEM, err
+}
+
+// Revoked signs the list of this edge's own intermediate, and asks control for that of a root.
+func (a asker) Revoked(ctx context.Context, b egress.Binding, id string) ([]byte, error) {
+	if list, err := a.issuer.List(b.Org, id); !errors.Is(err, ca.ErrNoList) {
+		return list, err
+	}
+	var out role.Revoked
+	err := a.call(ctx, role.ControlRevoked, role.RevokedQuery{AboutSandbox: about(b), ID: id}, &out)
+	return out.List, err
 }
 
 func (a asker) Pause(ctx context.Context, b egress.Binding) error {

@@ -52,6 +52,9 @@ func (a *Agent) registerControl() {
 		}
 		return all, nil
 	})
+	link.Handle(mux, role.NodeTrust, func(_ context.Context, t role.OrgTrust) (struct{}, error) {
+		return struct{}{}, a.nodes.Trust(t.Org, t.Roots)
+	})
 	link.Handle(mux, role.NodeImages, func(context.Context, struct{}) ([]role.Image, error) { return a.listImages() })
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"portreeve.dev/gateway/api"
+	"portreeve.dev/gateway/authorities"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/sandboxes"
 	"portreeve.dev/ingress/route"
@@ -42,9 +43,11 @@ type World struct {
 	Feed      *Feed // of policies
 	Routes    *Feed // of tunnels: only waiting is asked of it
 	Sandboxes *sandboxes.Service
-	API       *api.Server
-	URL       string // ends in /api/v1
-	Log       *Log
+
+	Authorities *authorities.Service
+	API         *api.Server
+	URL         string // ends in /api/v1
+	Log         *Log
 }
 
 // New builds a world. change may adjust the configuration.
@@ -74,7 +77,10 @@ func New(t testing.TB, change ...func(*api.Config)) *World {
 		t.Fatal(err)
 	}
 	w.Keyring = keyring
-	c := api.Config{Store: st, Keyring: keyring, Sandboxes: w.Sandboxes, Guest: w.Guest, Feed: w.Feed, Floor: floor, SetupToken: sso.NewSecret(SetupToken), Version: "test", Log: log,
+	if w.Authorities, err = authorities.New(authorities.Config{Store: st, Keyring: keyring, Node: trusting{}, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	c := api.Config{Store: st, Keyring: keyring, Sandboxes: w.Sandboxes, Guest: w.Guest, Feed: w.Feed, Floor: floor, SetupToken: sso.NewSecret(SetupToken), Version: "test", Log: log, Authorities: w.Authorities,
 		Tunnels: api.Tunnels{Zone: zone, Port: "8443", Plain: true, Routed: w.Routes.WaitApplied}}
 	for _, f := range change {
 		f(&c)

@@ -26,7 +26,9 @@
 //   - ST-7: appending a decision a second time changes nothing; only its first closing does (TestDecisionAppendIsIdempotent).
 //   - ST-8: a store is not made by mistake: opening one that isn't there needs Create (TestOpenDoesNotCreate).
 //   - ST-9: a one-time setup token registers one org (TestSetupTokenWorksOnce).
-//   - ST-10: an org's authority and a key of the platform are made once and never replaced, whoever comes at once (TestFirstKeyStays).
+//   - ST-10: an org's first root and a key of the platform are made once and never replaced, whoever comes at once (TestFirstKeyStays).
+//   - ST-14: one root of an org signs at most, and one is next; of a retired one no key is kept (TestRootsChangeInOrder).
+//   - ST-15: an intermediate that was revoked stays so, and the edges are told (TestIntermediatesAreKept).
 //   - ST-11: a sandbox has no more live tunnels than its limit, whoever comes at once (TestTunnelLimitHoldsInParallel).
 //   - ST-12: a value is stored only as the next version of the one that is there (TestSecretVersionsFollowEachOther).
 //   - ST-13: a version of a policy that a kept decision names is kept as long as the decision (TestOldVersionsAreForgotten).

@@ -23,6 +23,7 @@ type OrgPolicies struct {
 	Limits    OrgLimits
 	Sandboxes []SandboxPolicy
 	Decisions DecisionSettings // how they are recorded
+	Authority string           // another one after each change of which root signs, or of what it signed and took back
 }
 
 // A SandboxPolicy says which named policy a live sandbox has; "" is the ceiling alone.
@@ -72,8 +73,12 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 	for _, h := range holdings {
 		records[h.Org] = h.DecisionSettings
 	}
+	marks, err := r.authorityMarks(ctx)
+	if err != nil {
+		return FeedState{}, err
+	}
 	for _, o := range orgs {
-		p := OrgPolicies{Org: o.ID, Decisions: records[o.ID]}
+		p := OrgPolicies{Org: o.ID, Decisions: records[o.ID], Authority: marks[o.ID]}
 		if p.Ceiling, err = r.Policy(ctx, o.ID, Ceiling); err != nil {
 			return FeedState{}, err
 		}

@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -124,32 +122,4 @@ func encodeGrants(grants []secrets.Grant) (string, error) {
 	}
 	b, err := json.Marshal(grants)
 	return string(b), err
-}
-
-// An Authority is an org's root certificate, and its key as sealed bytes.
-type Authority struct {
-	Org         string
-	Certificate []byte // DER
-	SealedKey   []byte // as seal.Record{Kind: "ca_key", Org, Version: 1}
-	CreatedAt   time.Time
-}
-
-// CreateAuthority keeps the org's root; ErrConflict when there is one.
-func (tx *Tx) CreateAuthority(ctx context.Context, a Authority) error {
-	_, err := tx.q.ExecContext(ctx, `INSERT INTO authorities (org_id, certificate, sealed_key, created_at) VALUES ($1, $2, $3, $4)`,
-		tx.Org(), a.Certificate, a.SealedKey, micros(tx.now))
-	return wrap(err, "creating the authority of %q", tx.Org())
-}
-
-// Authority returns the org's root; ErrNotFound when it has none yet.
-func (r reads) Authority(ctx context.Context, org string) (Authority, error) {
-	a := Authority{Org: org}
-	var created int64
-	err := r.q.QueryRowContext(ctx, `SELECT certificate, sealed_key, created_at FROM authorities WHERE org_id = $1`, org).
-		Scan(&a.Certificate, &a.SealedKey, &created)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
-	}
-	a.CreatedAt = fromMicros(created)
-	return a, wrap(err, "reading the authority of %q", org)
 }

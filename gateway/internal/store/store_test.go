@@ -115,6 +115,9 @@ func TestTailSeesEachEndOnce(t *testing.T)    { both(t, "TailSeesEachEndOnce") }
 func TestOldestDecisionsGoFirst(t *testing.T) { both(t, "OldestDecisionsGoFirst") }
 func TestDeadFlowsAreEnded(t *testing.T)      { both(t, "DeadFlowsAreEnded") }
 
+func TestRootsChangeInOrder(t *testing.T)   { both(t, "RootsChangeInOrder") }
+func TestIntermediatesAreKept(t *testing.T) { both(t, "IntermediatesAreKept") }
+
 func TestSecretVersionsFollowEachOther(t *testing.T) { both(t, "SecretVersionsFollowEachOther") }
 
 func both(t *testing.T, name string) {

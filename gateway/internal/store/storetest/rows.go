@@ -40,7 +40,8 @@ func orgsDontMeet(t *testing.T, open Open) {
 	tunnel, err := w.Tunnel(one, b.ID, "a.test", 9)
 	w.must(err)
 	w.must(w.change(one, func(tx *store.Tx) error {
-		return tx.CreateAuthority(ctx(t), store.Authority{Certificate: []byte("c"), SealedKey: []byte("k")})
+		return errors.Join(tx.CreateRoot(ctx(t), store.Root{Version: 1, State: store.RootSigning, Certificate: []byte("c"), SealedKey: []byte("k")}),
+			tx.AddIntermediate(ctx(t), store.Intermediate{Serial: "5e", Root: 1, EndsAt: tx.Now().Add(time.Hour)}))
 	}))
 
 	mine, other := one.Principal.Org, two.Principal.Org
@@ -51,7 +52,6 @@ func orgsDontMeet(t *testing.T, open Open) {
 		"Key":           func(org string) error { _, err := w.Key(ctx(t), org, key.ID); return err },
 		"Decision":      func(org string) error { _, err := w.Decision(ctx(t), org, d.ID); return err },
 		"Secret":        func(org string) error { _, err := w.Store.Secret(ctx(t), org, "key"); return err },
-		"Authority":     func(org string) error { _, err := w.Authority(ctx(t), org); return err },
 	}
 	lists := map[string]func(org string) int{
 		"Sandboxes": func(org string) int { all, _ := w.Sandboxes(ctx(t), org, time.Time{}, 10); return len(all) },
@@ -67,7 +67,9 @@ func orgsDontMeet(t *testing.T, open Open) {
 			all, _ := w.Secrets(ctx(t), org)
 			return len(slices.DeleteFunc(all, func(s store.Secret) bool { return s.Name == "theirs" }))
 		},
-		"Tunnels": func(org string) int { all, _ := w.Tunnels(ctx(t), org, b.ID, time.Now()); return len(all) },
+		"Roots":         func(org string) int { all, _ := w.Roots(ctx(t), org); return len(all) },
+		"Intermediates": func(org string) int { all, _ := w.Intermediates(ctx(t), org, time.Now()); return len(all) },
+		"Tunnels":       func(org string) int { all, _ := w.Tunnels(ctx(t), org, b.ID, time.Now()); return len(all) },
 		"Audit": func(org string) int {
 			all, _, _ := w.Audit(ctx(t), org, store.AuditFilter{Object: b.ID, Limit: 9})
 			return len(all)
@@ -97,6 +99,10 @@ func orgsDontMeet(t *testing.T, open Open) {
 		"SetGrants":      func(tx *store.Tx) error { return tx.SetGrants(ctx(t), "key", nil) },
 		"DeleteSecret":   func(tx *store.Tx) error { return tx.DeleteSecret(ctx(t), "key") },
 		"DeleteTunnel":   func(tx *store.Tx) error { return tx.DeleteTunnel(ctx(t), b.ID, tunnel.ID) },
+		"MoveRoot": func(tx *store.Tx) error {
+			return tx.MoveRoot(ctx(t), 1, store.RootSigning, store.RootRetired, tx.Now())
+		},
+		"RevokeIntermediate": func(tx *store.Tx) error { return tx.RevokeIntermediate(ctx(t), "5e") },
 		"SetOwnList": func(tx *store.Tx) error {
 			_, err := tx.SetOwnList(ctx(t), b.ID, []byte(`{}`), store.AnyVersion)
 			return err

@@ -135,12 +135,12 @@ func firstKeyStays(t *testing.T, open Open) {
 	w := NewWorld(t, open, store.Options{})
 	one, two := w.Org("one"), w.Org("two")
 	org := one.Principal.Org
-	if _, err := w.Authority(ctx(t), org); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("before there is one: %v", err)
+	if all, err := w.Roots(ctx(t), org); err != nil || len(all) != 0 {
+		t.Errorf("before there is one: %+v, %v", all, err)
 	}
 	enter := func(by store.By, text string) error {
 		return w.change(by, func(tx *store.Tx) error {
-			return tx.CreateAuthority(ctx(t), store.Authority{Certificate: []byte("root " + text), SealedKey: []byte("key " + text)})
+			return tx.CreateRoot(ctx(t), store.Root{Version: 1, State: store.RootSigning, Certificate: []byte("root " + text), SealedKey: []byte("key " + text)})
 		})
 	}
 	winner := ""
@@ -148,12 +148,12 @@ func firstKeyStays(t *testing.T, open Open) {
 		if err == nil {
 			winner += fmt.Sprint(i)
 		} else if !errors.Is(err, store.ErrConflict) {
-			t.Errorf("a second authority: %v", err)
+			t.Errorf("a second root: %v", err)
 		}
 	}
 	w.must(enter(two, "other"))
-	got, err := w.Authority(ctx(t), org)
-	if err != nil || string(got.Certificate) != "root "+winner || string(got.SealedKey) != "key "+winner || got.Org != org || time.Since(got.CreatedAt) > time.Minute {
+	got, err := w.Roots(ctx(t), org)
+	if err != nil || len(got) != 1 || string(got[0].Certificate) != "root "+winner || string(got[0].SealedKey) != "key "+winner || got[0].Org != org || time.Since(got[0].CreatedAt) > time.Minute {
 		t.Errorf("%q won, and there is %+v (%v)", winner, got, err)
 	}
 

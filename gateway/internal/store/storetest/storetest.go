@@ -52,6 +52,8 @@ func Run(t *testing.T, open Open, only ...string) {
 		"SecretVersionsFollowEachOther": secretVersionsFollowEachOther,
 		"SecretsAreInTheFeed":           secretsAreInTheFeed,
 		"FirstKeyStays":                 firstKeyStays,
+		"RootsChangeInOrder":            rootsChangeInOrder,
+		"IntermediatesAreKept":          intermediatesAreKept,
 		"TunnelsAreKept":                tunnelsAreKept,
 		"PublicSandboxesAreFound":       publicSandboxesAreFound,
 		"TunnelLimitHoldsInParallel":    tunnelLimitHoldsInParallel,
