@@ -14,10 +14,10 @@ import (
 )
 
 // withBase starts a lab and a product whose image base is there already: the lab has no mirror to build it from. It is
-// built outside and kept for the next time, as that takes about a minute.
-func withBase(t *testing.T) (*lab.Lab, *lab.Product) {
+// built outside and kept for the next time, as that takes about a minute. More packages make it another base.
+func withBase(t *testing.T, more ...string) (*lab.Lab, *lab.Product) {
 	t.Helper()
-	store := baseStore(t)
+	store := baseStore(t, more...)
 	l := lab.Start(t, lab.Options{})
 	state := filepath.Join(l.Dir, "with-base")
 	if err := os.Mkdir(state, 0o755); err != nil {
@@ -29,8 +29,8 @@ func withBase(t *testing.T) (*lab.Lab, *lab.Product) {
 	return l, l.StartProduct(t, lab.ProductOptions{State: state})
 }
 
-// baseStore returns an image store that holds base. Its name tells from which source it was built.
-func baseStore(t *testing.T) string {
+// baseStore returns an image store that holds base. Its name tells from which source it was built, and with what more.
+func baseStore(t *testing.T, more ...string) string {
 	t.Helper()
 	root, err := lab.RepoRoot()
 	if err != nil {
@@ -40,7 +40,7 @@ func baseStore(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(recipe)
+	sum := sha256.Sum256([]byte(string(recipe) + strings.Join(more, " ")))
 	dir := filepath.Join("/var/cache/portreeve-test", "base-"+hex.EncodeToString(sum[:6]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func baseStore(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(filepath.Join(bin, "portreeve-node"), "build-base", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(filepath.Join(bin, "portreeve-node"), append([]string{"build-base", dir}, more...)...).CombinedOutput(); err != nil {
 		t.Fatalf("building base: %v: %s", err, out)
 	}
 	return dir

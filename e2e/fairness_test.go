@@ -16,19 +16,9 @@ func TestOneOrgsFloodLeavesAnotherAlone(t *testing.T) {
 	ceiling(t, p, rule)
 	loud := armed(t, p)
 
-	var made struct {
-		APIKey struct {
-			Key string `json:"key"`
-		} `json:"api_key"`
-	}
-	answer, err := p.Call("", "POST", "/register", map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken})
-	if err != nil || answer.Status != 201 || answer.Into(&made) != nil {
-		t.Fatalf("registering another org: %v %v", answer, err)
-	}
-	theirs := *p
-	theirs.Info.APIKey = made.APIKey.Key
-	ceiling(t, &theirs, rule)
-	quiet := armed(t, &theirs)
+	theirs := otherOrg(t, p)
+	ceiling(t, theirs, rule)
+	quiet := armed(t, theirs)
 
 	pace := func(when string) {
 		t.Helper()

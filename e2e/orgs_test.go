@@ -3,6 +3,8 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"portreeve.dev/lab"
 )
 
 // TestOrgsDoNotMeet: to one org another's things are not there, by any route; what one allows is not allowed to the other.
@@ -82,4 +84,21 @@ func TestOrgsDoNotMeet(t *testing.T) {
 	if open, said := ours.hostile("tls", "good.test:443", "good.test", "good.test", "/"); open {
 		t.Errorf("what we forbid is open to us: %s", said)
 	}
+}
+
+// otherOrg registers a second org, once for each product, and returns the product as it looks with that org's key.
+func otherOrg(t *testing.T, p *lab.Product) *lab.Product {
+	t.Helper()
+	var made struct {
+		APIKey struct {
+			Key string `json:"key"`
+		} `json:"api_key"`
+	}
+	answer, err := p.Call("", "POST", "/register", map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken})
+	if err != nil || answer.Status != 201 || answer.Into(&made) != nil {
+		t.Fatalf("registering another org: %v %v", answer, err)
+	}
+	theirs := *p
+	theirs.Info.APIKey = made.APIKey.Key
+	return &theirs
 }

@@ -21,12 +21,13 @@ func writeTiny(path string) error {
 	return errors.Join(images.WriteTiny(context.Background(), f, busybox), f.Close())
 }
 
-func buildBase(dir string) error {
+// buildBase builds base with Debian's packages more beside its own.
+func buildBase(dir string, more []string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	store, err := images.Open(images.Config{Dir: dir, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))})
+	store, err := images.Open(images.Config{Dir: dir, BasePackages: more, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}

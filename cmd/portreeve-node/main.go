@@ -1,8 +1,9 @@
 // Command portreeve-node runs the sandboxes of one machine. The supervisor starts it; run portreeve dev.
 //
-//	portreeve-node                    the process, over the supervisor's socket
-//	portreeve-node write-tiny FILE    writes the root filesystem of the image tiny as a tar, from /bin/busybox
-//	portreeve-node build-base DIR     builds the image base in the image store DIR, which may become STATE/images
+//	portreeve-node                              the process, over the supervisor's socket
+//	portreeve-node write-tiny FILE              writes the root filesystem of the image tiny as a tar, from /bin/busybox
+//	portreeve-node build-base DIR [PACKAGE...]  builds the image base, with more of Debian's packages if you like, in the
+//	                                            image store DIR, which may become STATE/images
 //
 // It runs as root, writes its log to standard error as JSON, and keeps its state in the directory node/ of the state directory.
 package main
@@ -28,8 +29,8 @@ func run(args []string) error {
 		return node.Run(context.Background())
 	case len(args) == 2 && args[0] == "write-tiny":
 		return writeTiny(args[1])
-	case len(args) == 2 && args[0] == "build-base":
-		return buildBase(args[1])
+	case len(args) >= 2 && args[0] == "build-base":
+		return buildBase(args[1], args[2:])
 	}
-	return fmt.Errorf("unknown arguments %q; it takes none, write-tiny FILE or build-base DIR", args)
+	return fmt.Errorf("unknown arguments %q; it takes none, write-tiny FILE or build-base DIR [PACKAGE...]", args)
 }

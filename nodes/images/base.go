@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -82,7 +83,7 @@ func (s *Store) debootstrap(ctx context.Context, name, program string) (Image, e
 	}
 	defer os.RemoveAll(tmp)
 	suite, sources := debian("/")
-	cmd := exec.CommandContext(ctx, program, baseArgs(suite, sources)...)
+	cmd := exec.CommandContext(ctx, program, baseArgs(suite, sources, s.c.BasePackages)...)
 	alone(cmd)
 	cmd.Dir = "/"
 	cmd.Env = append(proxies(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR="+tmp, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
@@ -159,12 +160,14 @@ func (s *Store) follow(name string, r io.Reader) string {
 	return why
 }
 
-func baseArgs(suite string, sources []string) []string {
-	args := []string{"--mode=root", "--variant=minbase", "--format=tar", "--include=" + strings.Join(basePackages, ",")}
+func baseArgs(suite string, sources, more []string) []string {
+	packages := slices.Concat(basePackages, more)
+	args := []string{"--mode=root", "--variant=minbase", "--format=tar", "--include=" + strings.Join(packages, ",")}
 	for _, e := range baseExcludes {
 		args = append(args, "--dpkgopt=path-exclude="+e)
 	}
-	args = append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", suite, "-")
+	// What is unpacked here is read once, into a tar: nothing of it need be on the disk before.
+	args = append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", "--dpkgopt=force-unsafe-io", suite, "-")
 	return append(args, sources...)
 }
 

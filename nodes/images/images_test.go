@@ -350,7 +350,10 @@ func TestBaseArguments(t *testing.T) {
 	if suite != "trixie" || len(sources) != 1 {
 		t.Errorf("Debian: %q, %q", suite, sources)
 	}
-	args := baseArgs(suite, sources)
+	args := baseArgs(suite, sources, []string{"npm"})
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--include=bash,") && strings.HasSuffix(a, ",npm") }) {
+		t.Errorf("the packages: %q", args)
+	}
 	if i := slices.Index(args, "trixie"); i < 0 || args[i+1] != "-" || args[i+2] != sources[0] {
 		t.Errorf("arguments %q", args)
 	}

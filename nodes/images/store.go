@@ -51,6 +51,8 @@ type Config struct {
 	MaxEntries int              // default 1,000,000
 	Now        func() time.Time // default time.Now
 	Log        *slog.Logger     // default none
+
+	BasePackages []string // Debian's packages that base gets beside its own; default none
 }
 
 // A Store is safe for concurrent use within one process.
