@@ -396,8 +396,8 @@ func (f *file) counted(ctx context.Context, id string) (*entry, error) {
 		return nil, err
 	}
 	d.ID, d.Count, d.Until, d.Closed, d.BytesOut, d.BytesIn = id, n, time.UnixMicro(until).UTC(), true, e.out, e.in
-	e.body, err = json.Marshal(&d)
-	return e, err
+	e.body = d.AppendJSON(nil)
+	return e, nil
 }
 
 func (f *file) close() error {

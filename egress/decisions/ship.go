@@ -13,8 +13,10 @@ import (
 type Row struct {
 	Seq  uint64          `json:"seq"` // its place in the spool
 	Org  string          `json:"org_id"`
-	Num  uint64          `json:"num"`      // its number among those of the org
-	Body json.RawMessage `json:"decision"` // a Decision
+	Num  uint64          `json:"num"`                // its number among those of the org
+	Body json.RawMessage `json:"decision,omitempty"` // a Decision
+	// With, instead of a body: the row that has this place in the same shipment closes the same decision, and says all of it.
+	With uint64 `json:"with,omitempty"`
 }
 
 // Decision decodes the row.
@@ -207,7 +209,13 @@ func (s *Shipment) Oldest() time.Time {
 	if len(s.Rows) == 0 {
 		return time.Time{}
 	}
-	d, err := s.Rows[0].Decision()
+	first := s.Rows[0]
+	for _, r := range s.Rows {
+		if r.Seq == first.With {
+			first = r // it has the time of the verdict, too
+		}
+	}
+	d, err := first.Decision()
 	if err != nil {
 		return time.Time{}
 	}

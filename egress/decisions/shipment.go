@@ -1,5 +1,7 @@
 package decisions
 
+import "bytes"
+
 // A Shipment is a batch on its way from an edge to control, in order, with what the spool says about itself. It may have no rows.
 type Shipment struct {
 	Node  string              `json:"node"`
@@ -11,6 +13,36 @@ type Shipment struct {
 	More  bool                `json:"more"` // rows wait behind these
 	Orgs  map[string]OrgState `json:"orgs"`
 	Error string              `json:"error,omitempty"` // why nothing is recorded: spool_unusable, spool_moved
+}
+
+// Join leaves out the body of each row whose decision is closed by a later one of the same shipment: of a short flow that says
+// the same again, with its end.
+func (s *Shipment) Join() {
+	begun := make(map[string]int, len(s.Rows))
+	for i, r := range s.Rows {
+		id, ok := bodyID(r.Body)
+		if !ok {
+			continue
+		}
+		if !bytes.Contains(r.Body, []byte(closedText)) {
+			begun[string(id)] = i
+			continue
+		}
+		if at, ok := begun[string(id)]; ok && s.Rows[at].Org == r.Org {
+			s.Rows[at].Body, s.Rows[at].With = nil, r.Seq
+			delete(begun, string(id))
+		}
+	}
+}
+
+// bodyID reads the id off the beginning of a decision's text, where AppendJSON puts it.
+func bodyID(body []byte) (id []byte, ok bool) {
+	rest, ok := bytes.CutPrefix(body, []byte(`{"id":"`))
+	if !ok {
+		return nil, false
+	}
+	id, _, ok = bytes.Cut(rest, []byte(`"`))
+	return id, ok && !bytes.ContainsRune(id, '\\')
 }
 
 // EdgeDied is the error of a flow whose edge died: how it ended, nobody knows.

@@ -3,7 +3,6 @@ package decisions
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -196,10 +195,7 @@ func (s *Spool) closeCounted(ctx context.Context, d *Decision, c Closing) error 
 func (s *Spool) newFold(d *Decision) (*fold, error) {
 	same := *d
 	same.ID, same.Flow, same.Method, same.Path, same.Foreign, same.ForeignHash = NewID(), "", "", "", nil, nil
-	body, err := json.Marshal(&same)
-	if err != nil {
-		return nil, fmt.Errorf("recording decision %q: %w", d.ID, err)
-	}
+	body := same.AppendJSON(nil)
 	return &fold{id: same.ID, org: d.Org, begun: s.cfg.Now(), body: body, size: int64(len(body)) + 2*rowCost}, nil
 }
 
@@ -219,10 +215,7 @@ func (s *Spool) put(ctx context.Context, d *Decision, closing bool) error {
 		short.Path = d.Path[:maxPath] + "…"
 		d = &short
 	}
-	body, err := json.Marshal(d)
-	if err != nil {
-		return s.lose(d, fmt.Errorf("recording decision %q: %w", d.ID, err))
-	}
+	body := d.AppendJSON(make([]byte, 0, 1024))
 	return s.enter(ctx, d, &entry{org: d.Org, size: int64(len(body)) + rowCost, body: body}, closing)
 }
 

@@ -65,8 +65,14 @@ func (c *control) receipt(ctx context.Context, s decisions.Shipment) (store.Rece
 	if s.More {
 		got.Oldest = s.Oldest()
 	}
-	orgs := make(map[string]string) // of the sandboxes in this batch
+	orgs := make(map[string]string)    // of the sandboxes in this batch
+	kept := make(map[uint64]string)    // the orgs of the rows that were, by place
+	joined := make([]decisions.Row, 0) // rows that another says all of
 	for _, row := range s.Rows {
+		if row.With != 0 {
+			joined = append(joined, row)
+			continue
+		}
 		d, err := row.Decision()
 		if err != nil {
 			c.log.Error("a decision can't be read; it is dropped", "spool", s.Spool, "seq", row.Seq, "err", err)
@@ -89,6 +95,12 @@ func (c *control) receipt(ctx context.Context, s decisions.Shipment) (store.Rece
 		}
 		got.Rows = append(got.Rows, store.Spooled{Decision: d, Spool: s.Spool, Life: int64(life)})
 		got.Nums[org] = append(got.Nums[org], row.Num)
+		kept[row.Seq] = org
+	}
+	for _, row := range joined {
+		if org, ok := kept[row.With]; ok && org == row.Org {
+			got.Nums[org] = append(got.Nums[org], row.Num)
+		}
 	}
 	return got, nil
 }

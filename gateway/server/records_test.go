@@ -58,6 +58,40 @@ func TestOlderCopyOfASpoolLeavesNumbersOut(t *testing.T) {
 	}
 }
 
+// A flow that began and ended in one shipment comes as one text: both numbers arrived, and it is kept once, with its end.
+func TestJoinedRowsCountAsBoth(t *testing.T) {
+	c, w := newControl(t)
+	b := w.Sandbox(w.Org("one"), "")
+	other := w.Org("two").Principal.Org
+	s := shipped(t, b, "s1", "first", 1, 1, 4)
+	for i := range 2 { // rows 1 and 2 are closed by 3 and 4
+		d, err := s.Rows[i].Decision()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Closed, d.Status = true, 200
+		s.Rows[i+2].Body = d.AppendJSON(nil)
+		s.Rows[i].Body, s.Rows[i].With = nil, uint64(i+3)
+	}
+	stray := []decisions.Row{{Seq: 5, Org: b.Org, Num: 5, With: 99}, {Seq: 6, Org: other, Num: 1, With: 3}} // they join nothing that is theirs
+	s.Rows = append(s.Rows, stray...)
+	s.Orgs[b.Org] = decisions.OrgState{Upto: 5, Reserved: 100, Written: 5}
+	s.Orgs[other] = decisions.OrgState{Upto: 1, Reserved: 100, Written: 1}
+	if acked, err := c.keepDecisions(t.Context(), s); err != nil || acked.Seq != 6 {
+		t.Fatalf("%+v, %v", acked, err)
+	}
+	all, err := c.store.Decisions(t.Context(), b.Org, store.DecisionFilter{Limit: 99})
+	if err != nil || len(all) != 2 || !all[0].Closed || all[1].Status != 200 {
+		t.Errorf("kept %+v, %v", all, err)
+	}
+	for org, want := range map[string][2]uint64{b.Org: {5, 4}, other: {1, 0}} {
+		books, err := c.store.Numbers(t.Context(), org)
+		if err != nil || len(books) != 1 || books[0].Highest != want[0] || books[0].Received != want[1] {
+			t.Errorf("the books: %+v, %v, want %d of %d received", books, err, want[1], want[0])
+		}
+	}
+}
+
 func TestFlowsOfADeadEdgeAreClosed(t *testing.T) {
 	c, w := newControl(t)
 	b := w.Sandbox(w.Org("one"), "")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -247,15 +248,28 @@ func (s *store) mux() *link.Mux {
 		s.spools[shipped.Spool] = true
 		var acked decisions.Acked
 		for _, row := range shipped.Rows {
+			acked.Seq = row.Seq
+			if row.With != 0 {
+				continue // another row says all of it
+			}
 			d, err := row.Decision()
 			if err != nil {
 				return acked, err
 			}
-			s.all, acked.Seq = append(s.all, d), row.Seq
+			s.keep(d)
 		}
 		return acked, nil
 	})
 	return mux
+}
+
+// keep has an end take the place of its beginning, as control does. The caller holds the lock.
+func (s *store) keep(d decisions.Decision) {
+	if i := slices.IndexFunc(s.all, func(b decisions.Decision) bool { return b.ID == d.ID }); i >= 0 {
+		s.all[i] = d
+		return
+	}
+	s.all = append(s.all, d)
 }
 
 // has reports whether such a decision arrived, and how often.
@@ -334,7 +348,7 @@ func TestRecordOutlivesAKill(t *testing.T) {
 	control = talk(t, second.supervisor, "control", shop.mux())
 	page := func(path, verdict string) func(decisions.Decision) bool {
 		return func(d decisions.Decision) bool {
-			return d.Layer == "http" && d.Path == path && d.Verdict == verdict && !d.Closed
+			return d.Layer == "http" && d.Path == path && d.Verdict == verdict
 		}
 	}
 	processtest.Await(t, "the record of the first page", func() bool { return shop.has(page("/first", "allow")) > 0 })

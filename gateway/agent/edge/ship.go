@@ -106,6 +106,7 @@ func (e *Edge) flush(ctx context.Context, _ struct{}) (struct{}, error) {
 func (e *Edge) shipBatch(ctx context.Context, conn *link.Conn, told *said, now bool) (int, error) {
 	sent, readErr := e.spool.Batch(batch, now)
 	sent.Node = e.machine
+	sent.Join()
 	if told.knows(sent) {
 		return 0, readErr
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -104,11 +103,7 @@ func (s *Store) appendOrg(ctx context.Context, tx *sql.Tx, org string, rows []*p
 	}
 	for i, p := range rows {
 		p.seq = last - int64(len(rows)-1-i)
-		body, err := json.Marshal(&p.Decision)
-		if err != nil {
-			return err
-		}
-		p.body = string(body)
+		p.body = string(p.Decision.AppendJSON(nil))
 	}
 	var count, bytes int64
 	for chunk := range slices.Chunk(rows, appendChunk) {
