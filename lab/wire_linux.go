@@ -103,6 +103,29 @@ func bringUp(h *netlink.Handle, name string, addrs []netip.Prefix) error {
 	return nil
 }
 
+// AddGatewayAddr gives the product's uplink another address of the near range.
+func (l *Lab) AddGatewayAddr(a netip.Addr) error {
+	return l.changeGatewayAddr(a, (*netlink.Handle).AddrAdd)
+}
+
+// RemoveGatewayAddr takes such an address away.
+func (l *Lab) RemoveGatewayAddr(a netip.Addr) error {
+	return l.changeGatewayAddr(a, (*netlink.Handle).AddrDel)
+}
+
+func (l *Lab) changeGatewayAddr(a netip.Addr, change func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
+	h, err := l.Gateway.netlink()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	link, err := h.LinkByName(gatewayLink)
+	if err != nil {
+		return err
+	}
+	return change(h, link, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(near.Bits(), a.BitLen())}})
+}
+
 func defaultRoutes(h *netlink.Handle) error {
 	link, err := h.LinkByName(gatewayLink)
 	if err != nil {

@@ -439,12 +439,12 @@ func TestSocketRefusesOtherAddress(t *testing.T) {
 	u := newUpstream(t)
 	allow := func(netip.AddrPort) error { return nil }
 	deny := func(netip.AddrPort) error { return &dial.Refused{} }
-	if c, err := dial.ConnectForTest(context.Background(), netip.AddrPortFrom(good, u.port), allow); err != nil {
+	if c, err := dial.ConnectForTest(context.Background(), netip.Addr{}, netip.AddrPortFrom(good, u.port), allow); err != nil {
 		t.Errorf("a checked address: %v", err)
 	} else {
 		c.Close()
 	}
-	if c, err := dial.ConnectForTest(context.Background(), netip.AddrPortFrom(good, u.port), deny); !errors.As(err, new(*dial.Refused)) {
+	if c, err := dial.ConnectForTest(context.Background(), netip.Addr{}, netip.AddrPortFrom(good, u.port), deny); !errors.As(err, new(*dial.Refused)) {
 		t.Errorf("the socket's own check denies, and the error is %v", err)
 		if c != nil {
 			c.Close()

@@ -70,9 +70,9 @@ func (t *tlsClient) ask(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 
 func (t *tlsClient) connect(ctx context.Context) (net.Conn, error) {
 	if t.proxy != nil {
-		return t.proxy.reach(ctx, t.server.Addr.String())
+		return t.proxy.reach(ctx, Way{}, t.server.Addr.String())
 	}
-	return connect(ctx, t.server.Addr, func(netip.AddrPort) error { return nil })
+	return connect(ctx, netip.Addr{}, t.server.Addr, func(netip.AddrPort) error { return nil })
 }
 
 // padded writes q with padding (RFC 7830).

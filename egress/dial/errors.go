@@ -33,7 +33,8 @@ const (
 	Unreachable    Kind = "dial_unreachable"
 	DialTimeout    Kind = "dial_timeout"
 	DialFailed     Kind = "dial_failed"
-	Canceled       Kind = "canceled" // the caller gave up
+	SourceMissing  Kind = "source_unavailable" // the org's source address could not be used
+	Canceled       Kind = "canceled"           // the caller gave up
 )
 
 // What the company's proxy may do instead of connecting.
@@ -82,9 +83,12 @@ func (e *Error) Unwrap() error { return e.Err }
 func connectKind(ctx context.Context, err error) Kind {
 	var ne net.Error
 	var proxy *proxyError
+	var source *sourceError
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return Canceled
+	case errors.As(err, &source):
+		return SourceMissing
 	case errors.As(err, &proxy):
 		return proxy.kind
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):

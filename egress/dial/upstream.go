@@ -81,9 +81,9 @@ func (u *UpstreamProxy) validate() error {
 	return nil
 }
 
-// reach has the proxy connect to target, an address and port or a name and port. ctx needs a deadline.
-func (u *UpstreamProxy) reach(ctx context.Context, target string) (net.Conn, error) {
-	c, err := u.connect(ctx)
+// reach has the proxy connect to target, an address and port or a name and port, over a connection that leaves by w. ctx needs a deadline.
+func (u *UpstreamProxy) reach(ctx context.Context, w Way, target string) (net.Conn, error) {
+	c, err := u.connect(ctx, w)
 	if err != nil {
 		return nil, &proxyError{ProxyDown, fmt.Errorf("connecting to the company's proxy: %w", err)}
 	}
@@ -109,11 +109,11 @@ func (u *UpstreamProxy) reach(ctx context.Context, target string) (net.Conn, err
 }
 
 // connect opens a connection to the first of the proxy's addresses that takes one.
-func (u *UpstreamProxy) connect(ctx context.Context) (net.Conn, error) {
+func (u *UpstreamProxy) connect(ctx context.Context, w Way) (net.Conn, error) {
 	var last error
 	for i, a := range u.Addrs {
 		try, stop := context.WithTimeout(ctx, share(ctx, len(u.Addrs)-i))
-		c, err := u.connectTo(try, a)
+		c, err := u.connectTo(try, w, a)
 		stop()
 		if err == nil || ctx.Err() != nil {
 			return c, err
@@ -123,12 +123,9 @@ func (u *UpstreamProxy) connect(ctx context.Context) (net.Conn, error) {
 	return nil, last
 }
 
-func (u *UpstreamProxy) connectTo(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
-	c, err := connect(ctx, a, func(netip.AddrPort) error { return nil })
-	if err != nil {
-		return nil, err
-	}
-	if err := sameRemote(c, a); err != nil || u.Scheme != HTTPS {
+func (u *UpstreamProxy) connectTo(ctx context.Context, w Way, a netip.AddrPort) (net.Conn, error) {
+	c, err := w.connect(ctx, a, func(netip.AddrPort) error { return nil })
+	if err != nil || u.Scheme != HTTPS {
 		return c, err
 	}
 	inside := tls.Client(c, &tls.Config{ServerName: u.Name, RootCAs: u.Roots, MinVersion: tls.VersionTLS12})

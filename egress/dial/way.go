@@ -10,6 +10,9 @@ import (
 // A Way is how one org's connections leave. The zero value goes through the company's proxy where there is one.
 type Way struct {
 	Direct bool // not through the company's proxy
+	// Sources are the addresses that connections leave from, one of a family; none: the kernel chooses. A connection that can't leave
+	// from one of them is not made.
+	Sources []netip.Addr
 }
 
 // SetWays switches the ways of orgs, by id, for all later dials. An org that isn't among them has the zero value.
@@ -36,13 +39,9 @@ func (d *Dialer) open(ctx context.Context, t Target, a netip.AddrPort, check fun
 		if err := check(a); err != nil {
 			return nil, err
 		}
-		return u.reach(ctx, u.asked(t, a))
+		return u.reach(ctx, d.way(t.Org), u.asked(t, a))
 	}
-	c, err := connect(ctx, a, check)
-	if err != nil {
-		return nil, err
-	}
-	return c, sameRemote(c, a)
+	return d.way(t.Org).connect(ctx, a, check)
 }
 
 // asked is what the proxy is asked for: the address that was judged, or the name if the operator wants that.

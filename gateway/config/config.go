@@ -36,6 +36,7 @@ type Egress struct {
 	UpstreamDNS    []string         `yaml:"upstream_dns"`    // resolvers: address, address:port, or over TLS tls://address:port#name, then all; default: the machine's
 	Upstream       Upstream         `yaml:"upstream"`        // the company's proxy; default: none
 	UpstreamCA     []string         `yaml:"upstream_ca"`     // PEM files trusted for upstreams beside the machine's roots
+	Sources        Sources          `yaml:"sources"`         // where orgs' connections leave from, addresses of this machine; default: it chooses
 	FloorExempt    []role.Exemption `yaml:"floor_exempt"`    // what of the soft floor is open, to which ports and orgs
 	SyntheticRange string           `yaml:"synthetic_range"` // addresses that stand for names; default 198.18.0.0/15
 	// Pass hellos that may hide another server name than the one that was judged to every server, also to those that read hidden names; default false.
@@ -172,6 +173,9 @@ func (c *Config) validate() error {
 		if c.Egress.UpstreamDNS[i] = r.String(); strings.HasPrefix(c.Egress.UpstreamDNS[i], "tls://") != strings.HasPrefix(c.Egress.UpstreamDNS[0], "tls://") {
 			return fmt.Errorf("egress.upstream_dns[%d]: either all resolvers are asked over TLS or none: one in the clear would hear what the others don't answer", i)
 		}
+	}
+	if _, err := c.Egress.Sources.Addrs(); err != nil {
+		return err
 	}
 	if err := c.upstream(); err != nil {
 		return err

@@ -13,7 +13,7 @@ func TestUnknownKeyIsRefused(t *testing.T) {
 		"top level":     {"egres: {}", `did you mean "egress"`},
 		"nested":        {"egress:\n  upstream_dsn: [192.0.2.1]", `line 2: unknown key "egress.upstream_dsn"; did you mean "upstream_dns"`},
 		"in a list":     {"egress: {floor_exempt: [{cdir: 203.0.113.0/24}]}", `"egress.floor_exempt[0].cdir"; did you mean "cidr"`},
-		"like none":     {"egress: {colour: red}", `unknown key "egress.colour"; known are allow_hidden_names, doors, floor_exempt, limits, synthetic_range, upstream, upstream_ca, upstream_dns`},
+		"like none":     {"egress: {colour: red}", `unknown key "egress.colour"; known are allow_hidden_names, doors, floor_exempt, limits, sources, synthetic_range, upstream, upstream_ca, upstream_dns`},
 		"not a mapping": {"- 1", "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestPageOfConfigurationIsTrue(t *testing.T) {
 	}
 	// These have no default to show, only a form.
 	got.Egress.UpstreamDNS, got.Egress.UpstreamCA, got.Egress.FloorExempt, got.Egress.Doors = nil, nil, nil, Doors{}
-	got.Egress.Upstream = want.Egress.Upstream
+	got.Egress.Upstream, got.Egress.Sources = want.Egress.Upstream, nil
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the page shows other values than the defaults (-default +page):\n%s", diff)
 	}

@@ -214,7 +214,8 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 	orgs := make(map[string]*profiles, len(s.Orgs))
 	for _, o := range s.Orgs {
 		c.records[o.ID], c.limits[o.ID] = o.Records, o.Limits
-		c.doorKeys[o.ID], c.authorities[o.ID], c.ways[o.ID] = o.DoorKeys, o.Authority, dial.Way{Direct: o.Direct}
+		c.doorKeys[o.ID], c.authorities[o.ID] = o.DoorKeys, o.Authority
+		c.ways[o.ID] = dial.Way{Direct: o.Direct, Sources: o.Sources}
 		p, faults := newProfiles(o)
 		orgs[o.ID], closed = p, append(closed, faults...)
 	}

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"portreeve.dev/ingress/route"
@@ -37,13 +38,14 @@ type State struct {
 
 // Org is the ceiling and the named policies of one org.
 type Org struct {
-	ID       string   `json:"id"`
-	Ceiling  Policy   `json:"ceiling"`
-	Policies []Policy `json:"policies"`
-	Secrets  []Secret `json:"secrets,omitempty"`
-	Records  Records  `json:"records,omitzero"`
-	Limits   Limits   `json:"limits,omitzero"`
-	Direct   bool     `json:"direct,omitempty"` // it goes out without the company's proxy
+	ID       string       `json:"id"`
+	Ceiling  Policy       `json:"ceiling"`
+	Policies []Policy     `json:"policies"`
+	Secrets  []Secret     `json:"secrets,omitempty"`
+	Records  Records      `json:"records,omitzero"`
+	Limits   Limits       `json:"limits,omitzero"`
+	Direct   bool         `json:"direct,omitempty"`  // it goes out without the company's proxy
+	Sources  []netip.Addr `json:"sources,omitempty"` // where its connections leave from; none: the machine chooses
 
 	DoorKeys []DoorKey `json:"door_keys,omitempty"`
 

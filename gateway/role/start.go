@@ -61,6 +61,7 @@ type EdgeStart struct {
 	Synthetic   netip.Prefix   `json:"synthetic"`
 	Limits      EdgeLimits     `json:"limits"`
 	HiddenNames bool           `json:"hidden_names"` // hellos that may hide a name pass to every server
+	Sources     bool           `json:"sources"`      // some org's connections leave from an address of its own
 	Doors       EdgeDoors      `json:"doors,omitzero"`
 	Uncaged     bool           `json:"uncaged"` // the kernel has no Landlock and the admin said to go on
 }
@@ -80,23 +81,24 @@ type InwardStart struct {
 
 // ControlStart is what control is told. Files: the API's listener.
 type ControlStart struct {
-	Dir          string         `json:"dir"` // the store
-	Key          string         `json:"key"` // of an earlier start in this run; secret; empty makes one
-	Exempt       []Exemption    `json:"exempt"`
-	Hard         []netip.Prefix `json:"hard"`         // ranges of ours, added to the hard floor
-	Always       []netip.Prefix `json:"always"`       // closed inside an exemption too
-	UpstreamDNS  []string       `json:"upstream_dns"` // of the endpoints that orgs name
-	Upstream     *UpstreamProxy `json:"upstream,omitempty"`
-	Proxied      []string       `json:"proxied,omitempty"` // orgs that go through it, ids or slugs; none: all
-	UpstreamCA   []string       `json:"upstream_ca"`       // PEM blocks, beside the system's roots
-	SystemRoots  string         `json:"system_roots"`      // the system's roots in PEM
-	Doors        ControlDoors   `json:"doors,omitzero"`
-	TunnelDomain string         `json:"tunnel_domain"`
-	TunnelPort   string         `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443
-	PlainTunnels bool           `json:"plain_tunnels"` // tunnels answer on plain HTTP too
-	Limits       ControlLimits  `json:"limits"`
-	Egress       limits.Limits  `json:"egress"` // of each org
-	Canary       time.Duration  `json:"canary"` // between two rounds; 0: none
+	Dir          string                  `json:"dir"` // the store
+	Key          string                  `json:"key"` // of an earlier start in this run; secret; empty makes one
+	Exempt       []Exemption             `json:"exempt"`
+	Hard         []netip.Prefix          `json:"hard"`         // ranges of ours, added to the hard floor
+	Always       []netip.Prefix          `json:"always"`       // closed inside an exemption too
+	UpstreamDNS  []string                `json:"upstream_dns"` // of the endpoints that orgs name
+	Upstream     *UpstreamProxy          `json:"upstream,omitempty"`
+	Proxied      []string                `json:"proxied,omitempty"` // orgs that go through it, ids or slugs; none: all
+	Sources      map[string][]netip.Addr `json:"sources,omitempty"` // where orgs' connections leave from, by id or slug
+	UpstreamCA   []string                `json:"upstream_ca"`       // PEM blocks, beside the system's roots
+	SystemRoots  string                  `json:"system_roots"`      // the system's roots in PEM
+	Doors        ControlDoors            `json:"doors,omitzero"`
+	TunnelDomain string                  `json:"tunnel_domain"`
+	TunnelPort   string                  `json:"tunnel_port"`   // of the tunnels' URLs; empty is 443
+	PlainTunnels bool                    `json:"plain_tunnels"` // tunnels answer on plain HTTP too
+	Limits       ControlLimits           `json:"limits"`
+	Egress       limits.Limits           `json:"egress"` // of each org
+	Canary       time.Duration           `json:"canary"` // between two rounds; 0: none
 }
 
 // ControlReady is control's answer. Files: none.

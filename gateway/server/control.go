@@ -51,6 +51,7 @@ type control struct {
 	hashes      []byte // from which the orgs' keys for hashes of credentials are made
 	running     sync.WaitGroup
 	life        context.Context // of the process
+	unknown     sync.Once       // orgs of the configuration were looked for
 
 	mu      sync.Mutex
 	settled map[string]int64 // of each spool, the life before which no flow is open

@@ -37,7 +37,7 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 	s := feed.State{Revision: uint64(now.Revision), Orgs: []feed.Org{}, Sandboxes: []feed.Sandbox{}}
 	for _, o := range now.Orgs {
 		org := feed.Org{ID: o.Org, Ceiling: feed.Policy{Version: o.Ceiling.Version, Document: o.Ceiling.Document}}
-		org.Direct = ways[o.Org].Direct
+		org.Direct, org.Sources = ways[o.Org].Direct, ways[o.Org].Sources
 		org.Records = c.records(o.Org, o.Decisions)
 		for _, p := range o.Named {
 			org.Policies = append(org.Policies, feed.Policy{Name: p.Name, Version: p.Version, Document: p.Document})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"portreeve.dev/egress/dial"
@@ -12,7 +13,11 @@ import (
 // without it.
 func (c *control) way(o store.Org) dial.Way {
 	named := func(name string) bool { return name == o.ID || name == o.Slug }
-	return dial.Way{Direct: len(c.setup.Proxied) > 0 && !slices.ContainsFunc(c.setup.Proxied, named)}
+	w := dial.Way{Direct: len(c.setup.Proxied) > 0 && !slices.ContainsFunc(c.setup.Proxied, named)}
+	if w.Sources = c.setup.Sources[o.ID]; w.Sources == nil {
+		w.Sources = c.setup.Sources[o.Slug]
+	}
+	return w
 }
 
 // ways are those of all orgs, by id.
@@ -21,9 +26,19 @@ func (c *control) ways(ctx context.Context) (map[string]dial.Way, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.unknown.Do(func() { c.warnOfUnknown(orgs) })
 	ways := make(map[string]dial.Way, len(orgs))
 	for _, o := range orgs {
 		ways[o.ID] = c.way(o)
 	}
 	return ways, nil
+}
+
+// warnOfUnknown says which orgs the configuration gives a way to that are not there: a slip of the pen would give it to nobody.
+func (c *control) warnOfUnknown(orgs []store.Org) {
+	for _, name := range slices.Concat(c.setup.Proxied, slices.Sorted(maps.Keys(c.setup.Sources))) {
+		if !slices.ContainsFunc(orgs, func(o store.Org) bool { return name == o.ID || name == o.Slug }) {
+			c.log.Warn("the configuration names an org that is not there", "org", name)
+		}
+	}
 }

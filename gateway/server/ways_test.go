@@ -1,6 +1,8 @@
 package server
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 
 	"portreeve.dev/egress/dial"
@@ -11,19 +13,24 @@ import (
 // TestOnlyNamedOrgsKeepToTheProxy: an org goes directly only where others are named, and not it.
 func TestOnlyNamedOrgsKeepToTheProxy(t *testing.T) {
 	t.Parallel()
+	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	org := store.Org{ID: "org_1", Slug: "acme"}
 	for _, tt := range []struct {
 		name    string
 		proxied []string
+		sources map[string][]netip.Addr
 		want    dial.Way
 	}{
-		{"nobody is named", nil, dial.Way{}},
-		{"by its short name", []string{"other", "acme"}, dial.Way{}},
-		{"by its id", []string{"org_1"}, dial.Way{}},
-		{"another", []string{"acme2"}, dial.Way{Direct: true}},
+		{"nobody is named", nil, nil, dial.Way{}},
+		{"by its short name", []string{"other", "acme"}, nil, dial.Way{}},
+		{"by its id", []string{"org_1"}, nil, dial.Way{}},
+		{"another", []string{"acme2"}, nil, dial.Way{Direct: true}},
+		{"a source by its short name", nil, map[string][]netip.Addr{"acme": {one}, "other": {two}}, dial.Way{Sources: []netip.Addr{one}}},
+		{"a source by its id", nil, map[string][]netip.Addr{"org_1": {two}}, dial.Way{Sources: []netip.Addr{two}}},
+		{"a source of another", nil, map[string][]netip.Addr{"other": {two}}, dial.Way{}},
 	} {
-		c := &control{setup: role.ControlStart{Proxied: tt.proxied}}
-		if got := c.way(org); got != tt.want {
+		c := &control{setup: role.ControlStart{Proxied: tt.proxied, Sources: tt.sources}}
+		if got := c.way(org); got.Direct != tt.want.Direct || !slices.Equal(got.Sources, tt.want.Sources) {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}

@@ -144,6 +144,7 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},
 		HiddenNames: settings.Egress.AllowHiddenNames, Uncaged: settings.Nodes.WithoutLandlock,
 	}
+	start.Sources = len(settings.Egress.Sources) > 0
 	if start.Upstream, err = upstream(settings.Egress.Upstream); err != nil {
 		return nil, nil, err
 	}
@@ -176,6 +177,10 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	sources, err := settings.Egress.Sources.Addrs()
+	if err != nil {
+		return nil, nil, err
+	}
 	proxy, err := upstream(settings.Egress.Upstream)
 	if err != nil {
 		return nil, nil, err
@@ -185,7 +190,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	return role.ControlStart{
 		UpstreamDNS: s.resolvers(), UpstreamCA: authorities, SystemRoots: config.SystemRoots(),
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
-		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Upstream: proxy, Proxied: settings.Egress.Upstream.Orgs,
+		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Upstream: proxy, Proxied: settings.Egress.Upstream.Orgs, Sources: sources,
 		Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Canary: *settings.Canary.Every,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,

@@ -166,8 +166,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// checkAddresses says at once when a port is taken, with the flag that helps.
+// checkAddresses says at once when a port is taken, with the flag that helps, or a source address is not there.
 func (s *Supervisor) checkAddresses() error {
+	if err := s.config.Settings.Egress.Sources.CheckLocal(); err != nil {
+		return err
+	}
 	doors := s.config.Settings.Egress.Doors
 	for flag, addr := range map[string]string{"--http": s.config.HTTP, "--https": s.config.HTTPS, "egress.doors.http": doors.HTTP, "egress.doors.socks": doors.SOCKS} {
 		if addr == "" {

@@ -31,6 +31,9 @@ type Config struct {
 	ReadOnly  []string // files and directories; each must exist
 	ReadWrite []string // directories; each must exist
 
+	// Sources lets sockets be given an address of the machine before they connect; a port of their choice they never get.
+	Sources bool
+
 	// InsecureWithoutLandlock goes on without Landlock on a kernel that has none. The seccomp filter still holds,
 	// but every file that the uid may open is reachable.
 	InsecureWithoutLandlock bool
@@ -41,7 +44,7 @@ type Report struct {
 	Role        string `json:"role"`
 	LandlockABI int    `json:"landlock_abi"` // 0: none
 	Files       bool   `json:"files"`        // file access is restricted
-	Bind        bool   `json:"bind"`         // no TCP port can be bound (ABI 4)
+	Bind        bool   `json:"bind"`         // no TCP port can be chosen (ABI 4)
 	Abstract    bool   `json:"abstract"`     // no abstract unix socket of others (ABI 6)
 	Signals     bool   `json:"signals"`      // no signal to others (ABI 6 and a kernel without the fault of Go's threads)
 	Seccomp     bool   `json:"seccomp"`      // the filter is loaded, on all threads

@@ -48,6 +48,9 @@ func (c Config) landlock(r *Report) error {
 	r.Files = true
 	if r.LandlockABI >= 4 {
 		set.HandledAccessNet, r.Bind = landlock.AccessNetSet(ll.AccessNetBindTCP), true // connects stay free: ports are policy's business
+		if c.Sources {
+			rules = append(rules, landlock.BindTCP(0)) // an address, and a port that the kernel chooses
+		}
 	}
 	if r.LandlockABI >= 6 {
 		set.Scoped, r.Abstract = landlock.ScopedSet(ll.ScopeAbstractUnixSocket), true

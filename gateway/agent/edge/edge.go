@@ -114,7 +114,7 @@ func (e *Edge) start(_ context.Context, raw json.RawMessage, files []*os.File) (
 	if err := e.doors.listen(start, files); err != nil {
 		return nil, nil, err
 	}
-	report, err := cage.Enter(cage.Config{Role: cage.Edge, ReadWrite: []string{start.Dir}, InsecureWithoutLandlock: start.Uncaged})
+	report, err := cage.Enter(cage.Config{Role: cage.Edge, ReadWrite: []string{start.Dir}, Sources: start.Sources, InsecureWithoutLandlock: start.Uncaged})
 	if err != nil {
 		return nil, nil, err
 	}
