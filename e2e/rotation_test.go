@@ -194,6 +194,10 @@ func TestRevokedIntermediateIsListed(t *testing.T) {
 	if got := read(der); len(got) != 1 {
 		t.Errorf("in the sandbox: %v", got)
 	}
+	// And by a door, where the certificates name the same place.
+	if r := p.CLI("attach", "--", "curl", "-fsS", "-o", "/dev/null", "-w", "%{content_type}", "http://portreeve.internal/ca"+name); r.Code != 0 || r.Stdout != "application/pkix-crl" {
+		t.Errorf("by a door: %v", r)
+	}
 	if r := b.exec("wget", "-qO-", "http://portreeve.internal/ca/00.crl"); r.Code == 0 {
 		t.Errorf("a list that is not there: %+v", r)
 	}
