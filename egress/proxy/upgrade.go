@@ -31,6 +31,10 @@ func (x *exchange) upgrade(resp *http.Response, j judgement, d *decisions.Decisi
 		panic(http.ErrAbortHandler)
 	}
 	defer nc.Close()
+	if x.c.guard.reader.Refusal() != nil { // a client waits for 101 (RFC 6455, section 4.1); what came before it was read as a request, and is none
+		end.Error = failParse
+		return
+	}
 	x.c.guard.reader.Release()
 	x.c.watch.extend(x.p.cfg.Timeouts.WebSocketIdle)
 

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -104,5 +106,29 @@ func TestOtherUpgradesAreRemoved(t *testing.T) {
 	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: clear.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n")
 	if _, body := readAnswer(t, bufio.NewReader(conn)); !strings.Contains(body, "[]") {
 		t.Errorf("upstream saw %q", body)
+	}
+}
+
+// What comes behind the asking for a WebSocket, before the answer, is read as a request: what can be none ends the connection, and
+// nothing of it, or of ours in its place, reaches the upstream.
+func TestEarlyFramesGoNowhere(t *testing.T) {
+	w := newWorld(t, allowClear)
+	seen := make(chan string, 1)
+	w.serveTCP("clear.test", 80, func(nc *net.TCPConn) {
+		r := bufio.NewReader(nc)
+		if _, err := http.ReadRequest(r); err != nil {
+			seen <- err.Error()
+			return
+		}
+		fmt.Fprint(nc, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		rest, _ := io.ReadAll(r)
+		seen <- string(rest)
+	})
+	got := exchangeRaw(t, w.connect("clear.test", 80), "GET /x HTTP/1.1\r\nHost: clear.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x05hello")
+	if rest := <-seen; rest != "" || got != "" {
+		t.Errorf("the upstream got %q, the client %q", rest, got)
+	}
+	if _, end := w.decided(); end.Error != failParse || end.Status != 101 {
+		t.Errorf("it ended as %+v", end)
 	}
 }
