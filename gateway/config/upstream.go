@@ -19,7 +19,9 @@ type Upstream struct {
 	PasswordFile string   `yaml:"password_file"` // holds the user's password, and nothing else
 	ConnectBy    string   `yaml:"connect_by"`    // address, which is what was checked, or name, which the proxy looks up again; default address
 	DNS          string   `yaml:"dns"`           // direct, or proxy: queries go through it too, and have to be over TLS; default direct
-	Orgs         []string `yaml:"orgs"`          // whose connections go through it, ids or short names; default: everybody's
+	// DirectOrgs are those whose connections are made without it, ids or short names. The exception is what is named: a slip of the
+	// pen then sends an org through the proxy, and none past it.
+	DirectOrgs []string `yaml:"direct_orgs"`
 }
 
 // Values of Upstream.ConnectBy.
@@ -35,7 +37,7 @@ const (
 )
 
 // Everybody reports whether all connections go through the proxy.
-func (u *Upstream) Everybody() bool { return u.URL != "" && len(u.Orgs) == 0 }
+func (u *Upstream) Everybody() bool { return u.URL != "" && len(u.DirectOrgs) == 0 }
 
 func (u *Upstream) complete() {
 	set(&u.ConnectBy, ConnectByAddress)
@@ -44,7 +46,7 @@ func (u *Upstream) complete() {
 
 func (u *Upstream) validate() error {
 	if u.URL == "" {
-		if len(u.Addresses)+len(u.Orgs) > 0 || u.User != "" || u.PasswordFile != "" {
+		if len(u.Addresses)+len(u.DirectOrgs) > 0 || u.User != "" || u.PasswordFile != "" {
 			return fmt.Errorf("egress.upstream.url: it is missing, and the rest of egress.upstream is about it")
 		}
 		return nil
@@ -56,8 +58,8 @@ func (u *Upstream) validate() error {
 		return fmt.Errorf("egress.upstream.connect_by: %q is neither %s nor %s", u.ConnectBy, ConnectByAddress, ConnectByName)
 	case u.DNS != DNSDirect && u.DNS != DNSProxy:
 		return fmt.Errorf("egress.upstream.dns: %q is neither %s nor %s", u.DNS, DNSDirect, DNSProxy)
-	case slices.Contains(u.Orgs, "*"):
-		return fmt.Errorf("egress.upstream.orgs: leave it out to mean every org")
+	case slices.Contains(u.DirectOrgs, "*"):
+		return fmt.Errorf("egress.upstream.direct_orgs: where everybody goes directly, leave egress.upstream out")
 	}
 	_, err := u.Proxy()
 	return err

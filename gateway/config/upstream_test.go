@@ -15,7 +15,7 @@ func TestProxyIsReadStrictly(t *testing.T) {
 	for upstream, want := range map[string]string{
 		"{}":                            "",
 		"{url: 'http://10.0.0.5:3128'}": "",
-		"{url: 'socks5://[fd12::5]:1080', connect_by: name, orgs: [acme]}":                               "",
+		"{url: 'socks5://[fd12::5]:1080', connect_by: name, direct_orgs: [acme]}":                        "",
 		"{url: 'https://proxy.test:3128', addresses: [127.0.0.1], user: gateway, password_file: /etc/p}": "",
 		"{addresses: [10.0.0.5]}":                                         "egress.upstream.url",
 		"{url: 'ftp://10.0.0.5:3128'}":                                    "egress.upstream.url",
@@ -37,7 +37,7 @@ func TestProxyIsReadStrictly(t *testing.T) {
 		"{url: 'http://10.0.0.5:3128', user: gateway}":                    "go together",
 		"{url: 'http://10.0.0.5:3128', password_file: /etc/p}":            "go together",
 		"{url: 'http://10.0.0.5:3128', connect_by: dns}":                  "egress.upstream.connect_by",
-		"{url: 'http://10.0.0.5:3128', orgs: ['*']}":                      "egress.upstream.orgs",
+		"{url: 'http://10.0.0.5:3128', direct_orgs: ['*']}":               "egress.upstream.direct_orgs",
 	} {
 		_, err := Parse([]byte("egress: {upstream: " + upstream + "}"))
 		switch {

@@ -88,7 +88,7 @@ type ControlStart struct {
 	Always       []netip.Prefix          `json:"always"`       // closed inside an exemption too
 	UpstreamDNS  []string                `json:"upstream_dns"` // of the endpoints that orgs name
 	Upstream     *UpstreamProxy          `json:"upstream,omitempty"`
-	Proxied      []string                `json:"proxied,omitempty"` // orgs that go through it, ids or slugs; none: all
+	Direct       []string                `json:"direct,omitempty"`  // orgs that go without it, ids or slugs
 	Sources      map[string][]netip.Addr `json:"sources,omitempty"` // where orgs' connections leave from, by id or slug
 	UpstreamCA   []string                `json:"upstream_ca"`       // PEM blocks, beside the system's roots
 	SystemRoots  string                  `json:"system_roots"`      // the system's roots in PEM

@@ -9,11 +9,10 @@ import (
 	"portreeve.dev/gateway/internal/store"
 )
 
-// way is how an org's connections leave. Only where the configuration names the orgs that go through the company's proxy, others go
-// without it.
+// way is how an org's connections leave. Without the company's proxy go only those that the configuration names.
 func (c *control) way(o store.Org) dial.Way {
 	named := func(name string) bool { return name == o.ID || name == o.Slug }
-	w := dial.Way{Direct: len(c.setup.Proxied) > 0 && !slices.ContainsFunc(c.setup.Proxied, named)}
+	w := dial.Way{Direct: slices.ContainsFunc(c.setup.Direct, named)}
 	if w.Sources = c.setup.Sources[o.ID]; w.Sources == nil {
 		w.Sources = c.setup.Sources[o.Slug]
 	}
@@ -36,7 +35,7 @@ func (c *control) ways(ctx context.Context) (map[string]dial.Way, error) {
 
 // warnOfUnknown says which orgs the configuration gives a way to that are not there: a slip of the pen would give it to nobody.
 func (c *control) warnOfUnknown(orgs []store.Org) {
-	for _, name := range slices.Concat(c.setup.Proxied, slices.Sorted(maps.Keys(c.setup.Sources))) {
+	for _, name := range slices.Concat(c.setup.Direct, slices.Sorted(maps.Keys(c.setup.Sources))) {
 		if !slices.ContainsFunc(orgs, func(o store.Org) bool { return name == o.ID || name == o.Slug }) {
 			c.log.Warn("the configuration names an org that is not there", "org", name)
 		}

@@ -190,7 +190,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 	return role.ControlStart{
 		UpstreamDNS: s.resolvers(), UpstreamCA: authorities, SystemRoots: config.SystemRoots(),
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
-		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Upstream: proxy, Proxied: settings.Egress.Upstream.Orgs, Sources: sources,
+		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Upstream: proxy, Direct: settings.Egress.Upstream.DirectOrgs, Sources: sources,
 		Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
 		Canary: *settings.Canary.Every,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
