@@ -52,7 +52,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /e2e)
 
-bench-egress: build ## the way out beside goproxy, smokescreen, HAProxy, CoreDNS, unbound, Squid and mitmproxy; ARGS='-run dns -rounds 1'
+bench-egress: build ## the way out beside goproxy, smokescreen, HAProxy, CoreDNS, unbound, Squid and mitmproxy; ARGS='-rounds 3' takes ten minutes, '-run dns' one row
 	@.build/setup bench
 	cd bench && $(GO) build -o $(CURDIR)/bin/bench/ ./... github.com/stripe/smokescreen
 	bin/bench/egress -tools $(CURDIR)/bin/bench -bin $(CURDIR)/bin $(ARGS)

@@ -52,7 +52,7 @@ func (w *world) fairness(ctx context.Context, r row, rounds int, seconds float64
 		for i, v := range both {
 			a, b, err := v.measure(ctx, w, seconds)
 			if err != nil {
-				return fmt.Errorf("%s: %w", v.name, err)
+				return fmt.Errorf("%s: %w; the last decision: %s", v.name, err, w.product.last(1))
 			}
 			alone[i], beside[i] = append(alone[i], a), append(beside[i], b)
 		}

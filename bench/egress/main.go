@@ -1,7 +1,7 @@
 // Command egress measures the way out beside its references, in one run on one machine.
 //
-//	make bench-egress            all rows, five rounds: a quarter of an hour
-//	make bench-egress ARGS='-run dns -rounds 1'
+//	make bench-egress ARGS='-rounds 3'     all rows: ten minutes
+//	make bench-egress ARGS='-run dns'      one row, five rounds
 //
 // What goes to standard output is the table for docs/performance.md; the rest is on standard error.
 //

@@ -31,9 +31,9 @@ type product struct {
 		EdgeNetns  string         `json:"edge_netns"`
 	}
 	client   *http.Client
-	boxes    []*box // one of each org
-	frozen   map[int]bool
-	attached string // a sandbox of the first org that comes in by doors
+	keys     []string // of each org
+	boxes    []*box   // one of each org
+	attached string   // a sandbox of the first org that comes in by doors
 }
 
 // A box is a sandbox's namespace, with a client's address in it.
@@ -53,7 +53,7 @@ egress:
 `
 
 func (w *world) startProduct(ctx context.Context) (*product, error) {
-	p := &product{w: w, frozen: map[int]bool{}, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: w.dialGate}}}
+	p := &product{w: w, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: w.dialGate}}}
 	if err := os.WriteFile(w.path("config.yaml"), fmt.Appendf(nil, config, targetAddr, w.path("ca.pem"), doorAddr, doorPort), 0o644); err != nil {
 		return nil, err
 	}
@@ -82,12 +82,16 @@ func (w *world) startProduct(ctx context.Context) (*product, error) {
 	if err := p.call("", "POST", "/register", map[string]any{"email": "b@example.com", "organization_name": "second", "setup_token": p.info.SetupToken}, &second); err != nil {
 		return nil, err
 	}
-	for _, key := range []string{p.info.APIKey, second.APIKey.Key} {
+	p.keys = []string{p.info.APIKey, second.APIKey.Key}
+	for _, key := range p.keys {
 		b, err := p.furnish(key)
 		if err != nil {
 			return nil, err
 		}
 		p.boxes = append(p.boxes, b)
+	}
+	if err := p.freeze(); err != nil {
+		return nil, err
 	}
 	return p, p.attach()
 }
@@ -123,27 +127,30 @@ func (p *product) furnish(key string) (*box, error) {
 	if err := p.call(key, "POST", "/sandbox/"+made.ID+"/pause", nil, nil); err != nil {
 		return nil, err
 	}
-	if err := p.freeze(made.ID); err != nil {
-		return nil, err
-	}
 	return p.occupy(view.Addr)
 }
 
-// freeze stops the sandbox's kernel itself: gVisor's network goes on while its programs are paused, and would reset
-// connections that it knows nothing of.
-func (p *product) freeze(id string) error {
+// freeze stops the sandboxes' kernels themselves, of those too that wait to be given out, as nothing tells them apart: gVisor's network
+// goes on while its programs are paused, and would reset connections that it knows nothing of.
+func (p *product) freeze() error {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	frozen := 0
 	for _, file := range lines {
 		line, _ := os.ReadFile(file)
 		pid, err := strconv.Atoi(strings.Split(file, "/")[2])
-		if err != nil || p.frozen[pid] || !bytes.HasPrefix(line, []byte("runsc-sandbox")) || !bytes.Contains(line, []byte(p.w.path("state"))) {
+		if err != nil || !bytes.HasPrefix(line, []byte("runsc-sandbox")) || !bytes.Contains(line, []byte(p.w.path("state"))) {
 			continue
 		}
-		p.frozen[pid] = true
 		p.w.undo = append(p.w.undo, func() { syscall.Kill(pid, syscall.SIGCONT) })
-		return syscall.Kill(pid, syscall.SIGSTOP)
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		frozen++
 	}
-	return fmt.Errorf("no process of %s", id)
+	if frozen < len(p.boxes) {
+		return fmt.Errorf("%d sandboxes have %d processes", len(p.boxes), frozen)
+	}
+	return nil
 }
 
 // occupy gives a sandbox's link the address that gVisor has taken off it, so that a plain client can be there.
@@ -221,10 +228,10 @@ func (p *product) call(key, method, path string, in, out any) error {
 	return json.Unmarshal(text, out)
 }
 
-// last is the newest decision, for an error.
-func (p *product) last() string {
+// last is the newest decision of an org, for an error.
+func (p *product) last(org int) string {
 	var list struct{ Decisions []json.RawMessage }
-	if err := p.call(p.info.APIKey, "GET", "/decisions?limit=1", nil, &list); err != nil || len(list.Decisions) == 0 {
+	if err := p.call(p.keys[org], "GET", "/decisions?limit=1", nil, &list); err != nil || len(list.Decisions) == 0 {
 		return fmt.Sprint("none: ", err)
 	}
 	return string(list.Decisions[0])
