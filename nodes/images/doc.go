@@ -15,6 +15,7 @@
 //   - NI-3: what the node mounts over is a real directory or file of the image, never a link of its choosing (TestMountPointsAreReal).
 //   - NI-4: an image appears under its digest complete or not at all (TestBrokenImportLeavesNothing, TestBaseFailureIsRecorded).
 //   - NI-5: a build that ends, however it ends, leaves no process and no mount (TestCutOffBuildLeavesNothing).
+//   - NI-6: a store has one owner, so that no build is taken for one that was cut off (TestStoreHasOneOwner).
 //
 // # Not here
 //

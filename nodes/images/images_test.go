@@ -21,10 +21,16 @@ import (
 
 func open(t *testing.T) *Store {
 	t.Helper()
-	s, err := Open(Config{Dir: t.TempDir()})
+	return openAt(t, Config{Dir: t.TempDir()})
+}
+
+func openAt(t *testing.T, c Config) *Store {
+	t.Helper()
+	s, err := Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -93,16 +99,13 @@ func TestUnpackStaysInside(t *testing.T) {
 			if err := os.WriteFile(victim, []byte("untouched"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Open(Config{Dir: filepath.Join(base, "images")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := openAt(t, Config{Dir: filepath.Join(base, "images")})
 			for i := range tc.entries {
 				if tc.entries[i].Typeflag != tar.TypeReg {
 					tc.entries[i].Linkname = strings.Replace(tc.entries[i].Linkname, "OUTSIDE", outside, 1)
 				}
 			}
-			_, err = s.Import(t.Context(), "x", stream(t, tc.entries...))
+			_, err := s.Import(t.Context(), "x", stream(t, tc.entries...))
 			if (err != nil) != tc.refused {
 				t.Errorf("got %v, want refused: %v", err, tc.refused)
 			}
@@ -268,10 +271,8 @@ func TestStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A new process: what was being built is no more; what was ready is.
-	next, err := Open(s.c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.Close()
+	next := openAt(t, s.c)
 	if _, err := next.Resolve("slow"); !errors.Is(err, ErrFailed) {
 		t.Errorf("after a restart: %v", err)
 	}
@@ -285,9 +286,8 @@ func TestStates(t *testing.T) {
 	if err := os.Remove(filepath.Join(img.Rootfs, "workspace")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(s.c); err != nil {
-		t.Fatal(err)
-	}
+	next.Close()
+	next = openAt(t, s.c)
 	if _, err := os.Stat(filepath.Join(img.Rootfs, "workspace")); err != nil {
 		t.Errorf("an image of an older version: %v", err)
 	}
@@ -455,11 +455,8 @@ func FuzzUnpack(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		base := t.TempDir()
-		s, err := Open(Config{Dir: filepath.Join(base, "images"), MaxBytes: 1 << 16, MaxEntries: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = s.Import(t.Context(), "x", bytes.NewReader(b))
+		s := openAt(t, Config{Dir: filepath.Join(base, "images"), MaxBytes: 1 << 16, MaxEntries: 100})
+		_, err := s.Import(t.Context(), "x", bytes.NewReader(b))
 		if entries, _ := os.ReadDir(base); len(entries) != 1 {
 			t.Fatalf("outside the store: %v", entries)
 		}

@@ -58,13 +58,14 @@ type Config struct {
 // A Store is safe for concurrent use within one process.
 type Store struct {
 	c    Config
+	lock *os.File   // held as long as the store is open
 	mu   sync.Mutex // names/*.json
 	base sync.Mutex // held while "base" is being built
 	wg   sync.WaitGroup
 }
 
-// Open opens a store and makes its directories. Builds that an earlier process did not finish count as failed, and images
-// of an earlier version get what this one mounts over.
+// Open opens a store and makes its directories. One process at a time has it open, until Close or its end: what it finds of
+// unfinished builds is removed, and they count as failed. Images of an earlier version get what this one mounts over.
 func Open(c Config) (*Store, error) {
 	if !filepath.IsAbs(c.Dir) {
 		return nil, fmt.Errorf("image store: %q is not absolute", c.Dir)
@@ -85,35 +86,67 @@ func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(s.names(), 0o755); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}
-	// An image has directories of its own users and some that are everybody's. To those, the machine's users must have no way.
-	if err := os.Chmod(c.Dir, 0o700); err != nil {
+	if err := s.take(); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}
-	old, err := filepath.Glob(filepath.Join(c.Dir, partial+"*"))
-	if err != nil {
+	if err := s.tidy(); err != nil {
+		s.Close()
 		return nil, fmt.Errorf("image store: %w", err)
+	}
+	return s, nil
+}
+
+// Close lets another process open the store. Builds have to have ended.
+func (s *Store) Close() error { return s.lock.Close() }
+
+// take makes sure that nobody else's builds are tidied away.
+func (s *Store) take() error {
+	f, err := os.Open(s.c.Dir)
+	if err != nil {
+		return err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if err == unix.EWOULDBLOCK {
+			return fmt.Errorf("%s is in use by another process", s.c.Dir)
+		}
+		return err
+	}
+	s.lock = f
+	return nil
+}
+
+// tidy brings in order what an earlier process, or an earlier version, left.
+func (s *Store) tidy() error {
+	// An image has directories of its own users and some that are everybody's. To those, the machine's users must have no way.
+	if err := os.Chmod(s.c.Dir, 0o700); err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(s.c.Dir, partial+"*"))
+	if err != nil {
+		return err
 	}
 	for _, dir := range old {
 		if err := os.RemoveAll(dir); err != nil {
-			return nil, fmt.Errorf("image store: %w", err)
+			return err
 		}
 	}
 	all, err := s.List()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, st := range all {
 		if st.State == "building" {
-			st.State, st.Error, st.Since = "failed", errCutOff.Error(), c.Now().UTC()
+			st.State, st.Error, st.Since = "failed", errCutOff.Error(), s.c.Now().UTC()
 			if err := s.save(st); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if err := s.renew(st); err != nil {
-			return nil, fmt.Errorf("image %q: %w", st.Name, err)
+			return fmt.Errorf("image %q: %w", st.Name, err)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // renew makes what this version mounts over in an image that an older one unpacked.
