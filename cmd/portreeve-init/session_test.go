@@ -51,13 +51,18 @@ func TestRelay(t *testing.T) {
 	})
 }
 
-// ticking starts a process that writes a growing number into the file at path.
+// ticking starts a process that writes a growing number into the file at path, and returns when one is there.
 func ticking(t *testing.T, b *box, path string) *guest.Process {
 	t.Helper()
 	p, err := b.client.Exec(t.Context(), shell("i=0; while :; do i=$((i+1)); echo $i > "+path+"; echo $i; sleep 0.05; done"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx := within(t, 30*time.Second)
+	eventually(t, "it ticks", func() bool {
+		now, err := readFile(ctx, b, path, 100)
+		return err == nil && now != ""
+	})
 	return p
 }
 
