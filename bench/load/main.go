@@ -93,6 +93,9 @@ func report(r Result) {
 	}
 }
 
+// giveUp is how long after it was due a request is not even sent any more.
+const giveUp = 10 * time.Second
+
 // open calls what each worker's start returns, at the rate. Dues that nobody took yet wait in a line.
 func open(rate float64, length time.Duration, workers int, start func() (func() (int64, error), error)) Result {
 	due := make(chan time.Time, int(rate*length.Seconds())+1)
@@ -120,6 +123,12 @@ func open(rate float64, length time.Duration, workers int, start func() (func() 
 				return
 			}
 			for at := range due {
+				if time.Since(at) > giveUp {
+					mu.Lock()
+					r.Failed++
+					mu.Unlock()
+					continue // so late that nobody waits any more, and the run must end
+				}
 				n, err := one()
 				took := time.Since(at)
 				mu.Lock()
