@@ -534,7 +534,7 @@ func TestTunnelsOutliveProcesses(t *testing.T) {
 		if err := lab.Await(10*time.Second, "open flow "+when, func() bool { return l.TCP.Connections() == 1 }); err != nil {
 			t.Error(err)
 		}
-		return len(l.Capture.Seen(func(q lab.Packet) bool { return q.SYN && q.Dst == l.TCP.Addr }))
+		return len(openings(t, l, func(q lab.Packet) bool { return q.Dst == l.TCP.Addr }))
 	}
 	relayed, dialled := b.tunnel(l, 8000), direct.tunnel(l, 8000)
 	for _, c := range []struct {
