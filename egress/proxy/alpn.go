@@ -28,7 +28,7 @@ func (c *connection) askH2(j judgement) (h2, ok bool) {
 		return false, false
 	}
 	ask := &dialling{c: c, req: j.req, target: c.target(j)}
-	conn, up, err := ask.connectTLS(c.ctx, c.p.upstreamTLS(j.req, false))
+	conn, up, err := ask.connectTLS(c.ctx, c.p.upstreamTLS(j.req))
 	end := Closing{Duration: time.Since(begun)}
 	if err != nil {
 		end.Error = failureKind(c.ctx, err)
@@ -71,7 +71,7 @@ func (d *dialling) takeKept() *keptUpstream {
 	if k == nil {
 		return nil
 	}
-	if k.named != d.target.Named || d.h1 && isH2(k.conn) || time.Since(k.since) > keptFor ||
+	if k.named != d.target.Named || d.onlyH1 && isH2(k.conn) || time.Since(k.since) > keptFor ||
 		!d.c.judgeAddress(d.req, k.up.addr).Allowed() || k.up.enter(d) != nil {
 		k.up.Close()
 		return nil

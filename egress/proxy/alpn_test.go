@@ -78,26 +78,6 @@ func TestALPNIsTheUpstreams(t *testing.T) {
 	}
 }
 
-// What an upstream is spoken to in is what the client speaks, so that nothing has to be put from one protocol into the other.
-func TestUpstreamSpeaksAsTheClientDoes(t *testing.T) {
-	w := newWorld(t, allowGood)
-	w.upstream("good.test", 443, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, r.Proto) }))
-	for _, h2 := range []bool{false, true, false} {
-		resp, err := w.client(h2, w.orgCA.pool()).Get("https://good.test/x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if string(body) != resp.Proto || (resp.ProtoMajor == 2) != h2 {
-			t.Errorf("the client speaks %s, the upstream heard %s", resp.Proto, body)
-		}
-	}
-	if dials := w.dialer.dials(); len(dials) != 2 {
-		t.Errorf("dialled %v: each protocol keeps a connection of its own", dials)
-	}
-}
-
 // An ask is a use of the verdict: recorded first, under the floor and the rules for addresses.
 func TestUpstreamIsAskedUnderARecord(t *testing.T) {
 	w := newWorld(t, allowGood)

@@ -164,7 +164,7 @@ type Timeouts struct {
 // Limits bound what is held. Zero means the default.
 type Limits struct {
 	Upstreams      int   // pools of upstream connections of one org, the least recently used is closed first; 1024
-	IdlePerPool    int   // idle connections in each; 64
+	IdlePerPool    int   // idle connections in each; 16
 	Streams        int   // HTTP/2 streams per connection; 100
 	ResponseHeader int64 // bytes of an upstream's answer head; 256 KiB
 }
@@ -239,7 +239,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	orDefault(&c.Limits.Upstreams, 1024)
-	orDefault(&c.Limits.IdlePerPool, 64)
+	orDefault(&c.Limits.IdlePerPool, 16)
 	orDefault(&c.Limits.Streams, 100)
 	if c.Limits.ResponseHeader <= 0 {
 		c.Limits.ResponseHeader = 256 << 10

@@ -14,13 +14,12 @@
 //
 // HTTP/1 is read by net/http behind httphead.Reader, so no head reaches it unchecked, also on kept and pipelined connections.
 // A refused head arrives at the handler as a stand-in, in its turn, and is recorded and answered there. Upstream there is one
-// http.Transport per (sandbox, incarnation, destination, secret versions, right to a floor exemption, HTTP/1 or not). Its dial takes the
+// http.Transport per (sandbox, incarnation, destination, secret versions, right to a floor exemption). Its dial takes the
 // target from the verdict; the addresses that its kept connections go to are judged again for each request, and each of these
 // connections is a flow of its own, with what it carries. Whoever changes secrets calls Refresh.
 //
 // A client of an opened connection that asks for HTTP/2 is offered it if the upstream has it. What is not remembered is asked
-// first, and the first request takes the connection that it was asked on (alpn.go). The upstream of a client that speaks HTTP/1 is
-// offered nothing else.
+// first, and the first request takes the connection that it was asked on (alpn.go).
 //
 // A connection through a door (ServeDoor) joins that path behind its first step: whose it is and where it goes was said there.
 //

@@ -95,7 +95,7 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 		// An early answer must not leave the transport reading the body while the server reads it too.
 		defer out.Body.Close()
 	}
-	way := &dialling{c: x.c, req: j.req, target: x.c.target(j), uses: d.Secrets, h1: pool.h1}
+	way := &dialling{c: x.c, req: j.req, target: x.c.target(j), uses: d.Secrets, onlyH1: x.webSocket}
 	out = out.WithContext(context.WithValue(out.Context(), diallingKey{}, way))
 	resp, err := pool.transport.RoundTrip(out)
 	if err != nil {

@@ -182,7 +182,7 @@ func (x *exchange) allowed(j judgement) {
 			return
 		}
 	}
-	pool := x.p.pools.get(x.c, j, uses, x.r.ProtoMajor == 1)
+	pool := x.p.pools.get(x.c, j, uses)
 	d := x.c.decision(layerHTTP, levelHTTP, j)
 	d.Secrets, d.Foreign, d.ForeignHash = uses, x.foreign, x.foreignHash
 	if x.c.record(d) != nil {

@@ -339,7 +339,7 @@ func (w *world) h2Upstream(name string, data string, list ...string) {
 	})
 }
 
-// B67: what an HTTP/2 upstream says about framing and connections never reaches a client.
+// B67: what an HTTP/2 upstream says about framing and connections never reaches a client of HTTP/1.
 func TestUpstreamH2FramingIsOurs(t *testing.T) {
 	for name, list := range map[string][]string{
 		"plain":              nil,
@@ -353,27 +353,35 @@ func TestUpstreamH2FramingIsOurs(t *testing.T) {
 	} {
 		w := newWorld(t, allowGood)
 		w.h2Upstream("good.test", "hello", append([]string{":status", "200"}, list...)...)
-		client := w.client(true, w.orgCA.pool())
-		for range 2 { // the second answer is where it should be
-			resp, err := client.Get("https://good.test/x")
-			if err != nil {
-				if name == "plain" {
-					t.Errorf("%s: %v", name, err)
-				}
-				continue // cut off: a client can't mistake it
+		conn := w.speak("good.test", 443)
+		fmt.Fprint(conn, "GET /x HTTP/1.1\r\nHost: good.test\r\n\r\nGET /y HTTP/1.1\r\nHost: good.test\r\nConnection: close\r\n\r\n")
+		r := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			if name == "plain" {
+				t.Errorf("%s: %v", name, err)
 			}
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			whole := err == nil && string(body) == "hello" && resp.StatusCode == 200
-			if name == "plain" && !whole || resp.StatusCode == 200 && err == nil && string(body) != "hello" {
-				t.Errorf("%s: %d %q, %v", name, resp.StatusCode, body, err)
-			}
-			for _, field := range []string{"Transfer-Encoding", "Connection", "Upgrade", "X-B"} {
-				if v := resp.Header[field]; len(v) > 0 && resp.StatusCode == 200 {
-					t.Errorf("%s: the client saw %s: %q", name, field, v)
-				}
+			conn.Close()
+			continue // cut off: a client can't mistake it
+		}
+		body, err := io.ReadAll(resp.Body)
+		whole := err == nil && string(body) == "hello" && resp.StatusCode == 200
+		if name == "plain" && !whole || resp.StatusCode == 200 && err == nil && string(body) != "hello" {
+			t.Errorf("%s: %d %q, %v", name, resp.StatusCode, body, err)
+		}
+		for _, field := range []string{"Transfer-Encoding", "Connection", "Upgrade", "X-B"} {
+			if v := resp.Header[field]; len(v) > 0 && resp.StatusCode == 200 {
+				t.Errorf("%s: the client saw %s: %q", name, field, v)
 			}
 		}
+		if whole { // the next answer is where it should be
+			if again, err := http.ReadResponse(r, nil); err != nil || again.StatusCode == 0 {
+				t.Errorf("%s: the second answer: %v", name, err)
+			} else {
+				_, _ = io.Copy(io.Discard, again.Body)
+			}
+		}
+		conn.Close()
 	}
 }
 

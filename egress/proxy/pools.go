@@ -29,9 +29,6 @@ type poolKey struct {
 	opened      bool
 	named       bool
 	secrets     string
-	// h1: the client speaks HTTP/1, and so does its upstream. A second protocol between the two would cost more than all that is
-	// ours, and a WebSocket has no other way.
-	h1 bool
 }
 
 // pools keeps the upstream connections, of each org at most a number of pools: one that has many pushes out its own.
@@ -57,8 +54,8 @@ func (s *pools) of(org string) *lru.Cache[poolKey, *pool] {
 
 // get returns the pool for a judged request. Its connections were dialled for earlier judgements, so the addresses that they
 // go to are judged again; where one is no longer allowed the pool is left, and the dialer chooses anew.
-func (s *pools) get(c *connection, j judgement, uses []decisions.Use, h1 bool) *pool {
-	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, c.pin, j.req.Port, c.opened, j.v.Named, versions(uses), h1}
+func (s *pools) get(c *connection, j judgement, uses []decisions.Use) *pool {
+	key := poolKey{c.binding.Sandbox, c.binding.Incarnation, j.req.Host, j.req.Addr, c.pin, j.req.Port, c.opened, j.v.Named, versions(uses)}
 	s.mu.Lock()
 	mine := s.of(c.binding.Org)
 	up, ok := mine.Get(key)
@@ -74,7 +71,7 @@ func (s *pools) get(c *connection, j judgement, uses []decisions.Use, h1 bool) *
 		}
 		mine.Remove(key) // closes what is idle
 	}
-	up = newPool(s.p, c, j, uses, h1)
+	up = newPool(s.p, c, j, uses)
 	mine.Add(key, up)
 	return up
 }
@@ -149,14 +146,13 @@ type pool struct {
 	host      string
 	port      uint16
 	uses      []decisions.Use // what its connections carry
-	h1        bool
 
 	mu    sync.Mutex
 	addrs []netip.Addr // that were judged and dialled for this pool, in order
 }
 
-func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use, h1 bool) *pool {
-	up := &pool{p: p, binding: c.binding, host: j.req.Host, port: j.req.Port, uses: uses, h1: h1}
+func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use) *pool {
+	up := &pool{p: p, binding: c.binding, host: j.req.Host, port: j.req.Port, uses: uses}
 	up.transport = &http.Transport{
 		DialContext:            up.dial,
 		DisableCompression:     true, // the answer goes on as it came
@@ -165,11 +161,11 @@ func newPool(p *Proxy, c *connection, j judgement, uses []decisions.Use, h1 bool
 		ResponseHeaderTimeout:  p.cfg.Timeouts.Response,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: p.cfg.Limits.ResponseHeader,
-		ForceAttemptHTTP2:      c.opened && !h1,
+		ForceAttemptHTTP2:      c.opened,
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: upstreamBuffer},
 	}
 	if c.opened {
-		up.tls = p.upstreamTLS(j.req, h1)
+		up.tls = p.upstreamTLS(j.req)
 		up.transport.DialTLSContext = up.dialTLS
 	}
 	return up

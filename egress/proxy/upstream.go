@@ -19,7 +19,7 @@ type dialling struct {
 	req    policies.Request // that was judged
 	target Target
 	uses   []decisions.Use // what goes over the connection
-	h1     bool            // HTTP/1 and nothing else, as its pool says
+	onlyH1 bool            // a WebSocket needs HTTP/1
 }
 
 type diallingKey struct{}
@@ -50,6 +50,10 @@ func (d *dialling) connectTLS(ctx context.Context, config *tls.Config) (*tls.Con
 	if err != nil {
 		return nil, nil, err
 	}
+	if d.onlyH1 {
+		config = config.Clone()
+		config.NextProtos = nil
+	}
 	conn := tls.Client(up, config)
 	ctx, cancel := context.WithTimeout(ctx, upstreamHandshake)
 	defer cancel()
@@ -57,7 +61,7 @@ func (d *dialling) connectTLS(ctx context.Context, config *tls.Config) (*tls.Con
 		up.Close()
 		return nil, nil, err
 	}
-	if !d.h1 {
+	if !d.onlyH1 {
 		d.c.p.memory.put(d.c.upstreamKey(speaksH2, d.req), isH2(conn))
 	}
 	return conn, up, nil
@@ -67,19 +71,15 @@ const upstreamHandshake = 10 * time.Second
 
 func isH2(conn *tls.Conn) bool { return conn.ConnectionState().NegotiatedProtocol == "h2" }
 
-// upstreamTLS is how an upstream has to prove the name that was judged, and what it may choose to speak.
-func (p *Proxy) upstreamTLS(req policies.Request, h1 bool) *tls.Config {
-	protocols := []string{"h2", "http/1.1"}
-	if h1 {
-		protocols = protocols[1:]
-	}
+// upstreamTLS is how an upstream has to prove the name that was judged.
+func (p *Proxy) upstreamTLS(req policies.Request) *tls.Config {
 	name := req.Host
 	if name == "" {
 		name = req.Addr.String()
 	}
 	return &tls.Config{
 		ServerName: name, RootCAs: p.cfg.UpstreamRoots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(4),
-		NextProtos: protocols,
+		NextProtos: []string{"h2", "http/1.1"},
 	}
 }
 
