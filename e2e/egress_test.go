@@ -195,10 +195,10 @@ func TestTightenedPolicyEndsFlows(t *testing.T) {
 		}
 		done <- r
 	}()
-	if _, err := l.Capture.Await(20*time.Second, func(q lab.Packet) bool { return q.SYN && q.Dst == l.TCP.Addr && q.DstPort == 7 }); err != nil {
+	b.decided("allows the flow", func(d decision) bool { return d.Host == "tcp.test" && d.Verdict == "allow" && d.Layer == "connect" })
+	if err := lab.Await(10*time.Second, "open flow", func() bool { return l.TCP.Connections() > 0 }); err != nil {
 		t.Fatal(err)
 	}
-	b.decided("allows the flow", func(d decision) bool { return d.Host == "tcp.test" && d.Verdict == "allow" })
 	start := time.Now()
 	ceiling(t, p)
 	b.decided("closes the flow", func(d decision) bool { return d.Host == "tcp.test" && d.Closed })
