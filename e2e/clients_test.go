@@ -34,6 +34,7 @@ chromium-headless-shell --no-sandbox --disable-gpu --disable-dev-shm-usage --dum
 // TestClientsTrustTheOrgsAuthority: each client of Debian's gets through opened TLS with what a sandbox is given, and with the
 // same files of another org's it does not: then nothing of its request leaves it.
 func TestClientsTrustTheOrgsAuthority(t *testing.T) {
+	t.Parallel()
 	l, p := withBase(t, clientPackages...)
 	ceiling(t, p, inspect("api", "api.test"))
 	b := armed(t, p, "template", "base", "memory", "2Gi", "cpus", "2")
