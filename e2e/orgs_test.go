@@ -18,25 +18,10 @@ func TestOrgsDoNotMeet(t *testing.T) {
 	}
 	d := ours.decided("allows good.test", func(d decision) bool { return d.Host == "good.test" })
 
-	register := map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken}
-	var made struct {
-		Organization struct {
-			ID string `json:"id"`
-		} `json:"organization"`
-		APIKey struct {
-			Key string `json:"key"`
-		} `json:"api_key"`
-	}
-	answer, err := p.Call("", "POST", "/register", register)
-	if err != nil || answer.Status != 201 || answer.Into(&made) != nil {
-		t.Fatalf("registering with the token of the start screen: %v %v", answer, err)
-	}
-	if again, err := p.Call("", "POST", "/register", register); err != nil || again.Status < 400 || again.Status >= 500 {
+	theirs := otherOrg(t, p)
+	if again, err := p.Call("", "POST", "/register", registration(p)); err != nil || again.Status < 400 || again.Status >= 500 {
 		t.Errorf("the token is good for once: %v %v", again, err)
 	}
-	theirs := *p
-	theirs.Info.APIKey = made.APIKey.Key
-
 	id := "/sandbox/" + ours.ID
 	for _, route := range []string{
 		"GET " + id, "GET " + id + "/status", "DELETE " + id, "POST " + id + "/stop", "POST " + id + "/pause", "POST " + id + "/resume",
@@ -67,13 +52,13 @@ func TestOrgsDoNotMeet(t *testing.T) {
 		t.Errorf("our sandbox, after their tries: %+v", r)
 	}
 
-	b := armed(t, &theirs)
+	b := armed(t, theirs)
 	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); open {
 		t.Errorf("what we allowed is allowed to them: %s", said)
 	}
 	b.decided("denies good.test to them", func(d decision) bool { return d.Host == "good.test" && d.Reason == "no_rule" })
 	arrived := len(l.Web.Requests("good.test"))
-	ceiling(t, &theirs, allow("good", "good.test"))
+	ceiling(t, theirs, allow("good", "good.test"))
 	if open, said := b.hostile("tls", "good.test:443", "good.test", "good.test", "/"); !open || len(l.Web.Requests("good.test")) != arrived+1 {
 		t.Errorf("what they allow themselves: %s", said)
 	}
@@ -89,16 +74,30 @@ func TestOrgsDoNotMeet(t *testing.T) {
 // otherOrg registers a second org, once for each product, and returns the product as it looks with that org's key.
 func otherOrg(t *testing.T, p *lab.Product) *lab.Product {
 	t.Helper()
+	_, key := registered(t, p)
+	theirs := *p
+	theirs.Info.APIKey = key
+	return &theirs
+}
+
+func registration(p *lab.Product) map[string]any {
+	return map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken}
+}
+
+// registered registers another org with the token of the start screen, and returns its id and key.
+func registered(t *testing.T, p *lab.Product) (org, key string) {
+	t.Helper()
 	var made struct {
+		Organization struct {
+			ID string `json:"id"`
+		} `json:"organization"`
 		APIKey struct {
 			Key string `json:"key"`
 		} `json:"api_key"`
 	}
-	answer, err := p.Call("", "POST", "/register", map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken})
+	answer, err := p.Call("", "POST", "/register", registration(p))
 	if err != nil || answer.Status != 201 || answer.Into(&made) != nil {
-		t.Fatalf("registering another org: %v %v", answer, err)
+		t.Fatalf("registering with the token of the start screen: %v %v", answer, err)
 	}
-	theirs := *p
-	theirs.Info.APIKey = made.APIKey.Key
-	return &theirs
+	return made.Organization.ID, made.APIKey.Key
 }

@@ -196,20 +196,26 @@ func restart(t *testing.T, p *lab.Product, role string) {
 	}
 }
 
+// smallDisk mounts a disk of its own over a folder, for the role whose folder it is.
+func smallDisk(t *testing.T, p *lab.Product, dir, size, role string) {
+	t.Helper()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	inside(t, p, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%s,mode=0700,uid=%d,gid=%d", size, owner.Uid, owner.Gid), "tmpfs", dir)
+	t.Cleanup(func() { p.Kill(role, syscall.SIGKILL) }) // it holds the disk
+}
+
 // TestFullDiskClosesAndOpens gives the spool a small disk and fills it.
 func TestFullDiskClosesAndOpens(t *testing.T) {
 	t.Parallel()
 	l, p := own(t)
 	r := startRecording(t, l, p)
 	r.allowed("at first")
-	info, err := os.Stat(filepath.Join(p.State, "edge"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := info.Sys().(*syscall.Stat_t)
 	r.complete() // what is not shipped yet would be under the mount
-	inside(t, p, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=2m,mode=0700,uid=%d,gid=%d", owner.Uid, owner.Gid), "tmpfs", spoolOf(p))
-	t.Cleanup(func() { p.Kill("edge", syscall.SIGKILL) }) // it holds the disk
+	smallDisk(t, p, spoolOf(p), "2m", "edge")
 	restart(t, p, "edge")
 	r.allowed("on a small disk")
 

@@ -16,25 +16,14 @@ func TestOrgLeavesFromItsOwnAddress(t *testing.T) {
 	l := lab.Start(t, lab.Options{})
 	own, state := netip.MustParseAddr("203.0.113.7"), filepath.Join(l.Dir, "kept")
 	p := l.StartProduct(t, lab.ProductOptions{Config: small, State: state})
-	var made struct {
-		Organization struct {
-			ID string `json:"id"`
-		} `json:"organization"`
-		APIKey struct {
-			Key string `json:"key"`
-		} `json:"api_key"`
-	}
-	answer, err := p.Call("", "POST", "/register", map[string]any{"email": "b@example.com", "organization_name": "other", "setup_token": p.Info.SetupToken})
-	if err != nil || answer.Status != 201 || answer.Into(&made) != nil {
-		t.Fatalf("registering: %v %v", answer, err)
-	}
+	other, key := registered(t, p)
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	config := "  sources: {" + made.Organization.ID + ": [" + own.String() + "]}\n" + small
+	config := "  sources: {" + other + ": [" + own.String() + "]}\n" + small
 	// Not an address of the machine's yet.
 	said, code := refused(t, l, "egress:\n"+config, "--state", filepath.Join(l.Dir, "refused"))
-	if code != 1 || !strings.Contains(said, "egress.sources."+made.Organization.ID) {
+	if code != 1 || !strings.Contains(said, "egress.sources."+other) {
 		t.Errorf("an address that is not there: exit %d:\n%s", code, said)
 	}
 	if err := l.AddGatewayAddr(own); err != nil {
@@ -42,7 +31,7 @@ func TestOrgLeavesFromItsOwnAddress(t *testing.T) {
 	}
 	p = l.StartProduct(t, lab.ProductOptions{Config: config, State: state})
 	theirs := *p
-	theirs.Info.APIKey = made.APIKey.Key
+	theirs.Info.APIKey = key
 	ceiling(t, p, allow("good", "good.test"))
 	ceiling(t, &theirs, allow("good", "good.test"))
 	ours, b := armed(t, &theirs), armed(t, p)

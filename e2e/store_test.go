@@ -63,23 +63,23 @@ func TestFullStoreLosesNothing(t *testing.T) {
 // storeOnSmallDisk starts control anew with its store on a disk of its own.
 func storeOnSmallDisk(t *testing.T, p *lab.Product, dir string) {
 	t.Helper()
-	info, err := os.Stat(dir)
+	smallDisk(t, p, dir, "8m", "control")
+	old, err := p.Kill("control", syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner := info.Sys().(*syscall.Stat_t)
-	inside(t, p, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=8m,mode=0700,uid=%d,gid=%d", owner.Uid, owner.Gid), "tmpfs", dir)
-	t.Cleanup(func() { p.Kill("control", syscall.SIGKILL) }) // it holds the disk
-	old, err := p.PID("control")
-	if err != nil {
+	if err := lab.Await(10*time.Second, "end of control", func() bool { return syscall.Kill(old, 0) != nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	// It comes up again and again, finds no store and ends, until this is done.
-	if out, err := exec.Command("cp", "-a", dir+"/.", seen(t, p, dir)).CombinedOutput(); err != nil {
-		t.Fatalf("copying the store: %v\n%s", err, out)
+	// It comes up again and again, finds no store and ends, until this is done: so the database itself comes last, and at once.
+	small := seen(t, p, dir)
+	for _, args := range [][]string{
+		{"sh", "-c", `for f in "$0"/*; do [ "$f" = "$0/store.db" ] || cp -a "$f" "$1"; done`, dir, small},
+		{"cp", "-a", dir + "/store.db", small + "/copy"}, {"mv", small + "/copy", small + "/store.db"},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("copying the store: %v\n%s", err, out)
+		}
 	}
 	if err := lab.Await(60*time.Second, "API that answers", func() bool {
 		answer, err := p.API("GET", "/settings/egress", nil)
