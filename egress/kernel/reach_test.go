@@ -1,45 +1,20 @@
 package kernel
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // TestWallReachesWhatItNamesOnly: a proxy on the machine itself or beside it is reached, its other ports and everything else is not.
 func TestWallReachesWhatItNamesOnly(t *testing.T) {
 	t.Parallel()
-	host, world := newNamespace(t), newNamespace(t)
-	h, w := handleAt(t, host), handleAt(t, world)
-	must := func(errs ...error) {
-		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "uplink"
-	must(h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "world", PeerNamespace: netlink.NsFd(world)}))
-	for _, l := range []struct {
-		h     *netlink.Handle
-		name  string
-		cidrs []string
-	}{{h, "lo", nil}, {w, "lo", nil}, {h, "uplink", []string{"203.0.113.2/24", "2001:db8::2/64"}}, {w, "world", []string{"203.0.113.1/24", "203.0.113.9/24", "2001:db8::1/64", "2001:db8::9/64"}}} {
-		for _, cidr := range l.cidrs {
-			a, err := netlink.ParseAddr(cidr)
-			must(err)
-			a.Flags = unix.IFA_F_NODAD
-			must(l.h.AddrAdd(link(t, l.h, l.name), a))
-		}
-		must(l.h.LinkSetUp(link(t, l.h, l.name)))
-	}
-	awaitUp(t, h, "uplink")
-	awaitUp(t, w, "world")
+	n := newUplinked(t, "203.0.113.2/24", "2001:db8::2/64")
+	host, world, must := n.host, n.world, n.must
+	n.add(n.w, "world", "203.0.113.1/24", "203.0.113.9/24", "2001:db8::1/64", "2001:db8::9/64")
 	for _, ns := range []int{host, world} {
 		for _, port := range []string{":3128", ":8080"} {
 			must(inside(ns, func() error {

@@ -13,43 +13,60 @@ import (
 
 const edgeUID = 1900000001
 
-// A host with one uplink, behind which everything answers.
-func TestWallStopsOneUID(t *testing.T) {
-	t.Parallel()
-	host, world := newNamespace(t), newNamespace(t)
-	h, w := handleAt(t, host), handleAt(t, world)
-	must := func(errs ...error) {
-		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-	}
+// An uplinked host has one uplink to a world of its own.
+type uplinked struct {
+	t           *testing.T
+	host, world int
+	h, w        *netlink.Handle
+}
+
+// newUplinked makes one whose links are up, with these addresses at the host's end.
+func newUplinked(t *testing.T, cidrs ...string) *uplinked {
+	t.Helper()
+	n := &uplinked{t: t, host: newNamespace(t), world: newNamespace(t)}
+	n.h, n.w = handleAt(t, n.host), handleAt(t, n.world)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "uplink"
-	must(h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "world", PeerNamespace: netlink.NsFd(world)}))
-	add := func(h *netlink.Handle, name, cidr string) {
-		t.Helper()
-		a, err := netlink.ParseAddr(cidr)
-		must(err)
-		a.Flags = unix.IFA_F_NODAD
-		must(h.AddrAdd(link(t, h, name), a))
-	}
+	n.must(n.h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "world", PeerNamespace: netlink.NsFd(n.world)}))
 	for _, l := range []struct {
 		h    *netlink.Handle
 		name string
-	}{{h, "lo"}, {w, "lo"}, {h, "uplink"}, {w, "world"}} {
-		must(l.h.LinkSetUp(link(t, l.h, l.name)))
+	}{{n.h, "lo"}, {n.w, "lo"}, {n.h, "uplink"}, {n.w, "world"}} {
+		n.must(l.h.LinkSetUp(link(t, l.h, l.name)))
 	}
-	awaitUp(t, h, "uplink")
-	awaitUp(t, w, "world")
-	add(h, "uplink", "203.0.113.2/24")
-	add(h, "uplink", "2001:db8::2/64")
-	add(w, "world", "203.0.113.1/24")
-	add(w, "world", "2001:db8::1/64")
+	awaitUp(t, n.h, "uplink")
+	awaitUp(t, n.w, "world")
+	n.add(n.h, "uplink", cidrs...)
+	return n
+}
+
+func (n *uplinked) must(errs ...error) {
+	n.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *uplinked) add(h *netlink.Handle, name string, cidrs ...string) {
+	n.t.Helper()
+	for _, cidr := range cidrs {
+		a, err := netlink.ParseAddr(cidr)
+		n.must(err)
+		a.Flags = unix.IFA_F_NODAD
+		n.must(h.AddrAdd(link(n.t, h, name), a))
+	}
+}
+
+// Behind the uplink everything answers.
+func TestWallStopsOneUID(t *testing.T) {
+	t.Parallel()
+	n := newUplinked(t, "203.0.113.2/24", "2001:db8::2/64")
+	host, world, h, w, must := n.host, n.world, n.h, n.w, n.must
+	n.add(w, "world", "203.0.113.1/24", "2001:db8::1/64")
 	uplink := link(t, h, "uplink").Attrs().Index
 	for _, s := range []string{"198.18.0.9/32", "198.20.0.9/32", "169.254.169.254/32", "100.100.100.200/32", "100.100.100.201/32",
 		"10.200.0.1/32", "10.201.0.1/32", "fd00:ec2::254/128", "fd00:ec2::255/128", "64:ff9b::a9fe:a9fe/128", "64:ff9b::102:304/128"} {
-		add(w, "lo", s)
+		n.add(w, "lo", s)
 		p := netip.MustParsePrefix(s)
 		gw := "203.0.113.1"
 		if p.Addr().Is6() {

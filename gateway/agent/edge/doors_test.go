@@ -37,6 +37,24 @@ func withGuest(revision uint64, keys ...feed.DoorKey) feed.State {
 	return s
 }
 
+// dialSocket makes the guest's socket, and returns what connects to it and where it is.
+func (w *world) dialSocket(t *testing.T) (dial func() net.Conn, path string) {
+	t.Helper()
+	path, err := w.socket(t, guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() net.Conn {
+		t.Helper()
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}, path
+}
+
 // socket hands the edge a socket of a sandbox and returns where it is.
 func (w *world) socket(t *testing.T, sandbox string) (path string, err error) {
 	t.Helper()
@@ -87,19 +105,7 @@ func TestDetachedSandboxIsCutOff(t *testing.T) {
 		}
 	}
 	apply(withGuest(1))
-	path, err := w.socket(t, guest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dial := func() net.Conn {
-		t.Helper()
-		nc, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
-		return nc
-	}
+	dial, path := w.dialSocket(t)
 	if got := tunnel(t, dial(), "evil.test:443", ""); got != http.StatusForbidden {
 		t.Errorf("a host of no rule: %d", got)
 	}
@@ -215,19 +221,7 @@ func TestNewcomersAreBounded(t *testing.T) {
 	if err := control.Call(t.Context(), feed.Policies, withGuest(1), nil); err != nil {
 		t.Fatal(err)
 	}
-	path, err := w.socket(t, guest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dial := func() net.Conn {
-		t.Helper()
-		nc, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
-		return nc
-	}
+	dial, _ := w.dialSocket(t)
 	for n := 1 << 24; n > 0; n /= 2 {
 		for w.flows.TakeDescriptors(org, n) {
 		}
