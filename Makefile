@@ -46,7 +46,7 @@ test: setup build ## all tests, black-box ones included; a skipped test is a fai
 race: setup build ## the packages' tests under the race detector
 	CGO_ENABLED=1 go test -race -short -count=1 $$(go list ./... | grep -v /e2e)
 
-fuzz: ## each fuzz target for FUZZTIME (10s)
+fuzz: ## each fuzz target for FUZZTIME (60s)
 	CGO_ENABLED=0 .build/fuzz
 
 bench: ## all benchmarks

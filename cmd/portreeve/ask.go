@@ -32,3 +32,16 @@ func whole(ctx context.Context, api *client.Client, method, path string, header 
 	defer resp.Body.Close()
 	return io.ReadAll(resp.Body)
 }
+
+// act makes a call whose answer only --output json shows.
+func (a *app) act(ctx context.Context, method, path string, body any) error {
+	api, err := a.client()
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := api.Do(ctx, method, path, body, &raw); err != nil {
+		return err
+	}
+	return a.print(raw, func() {})
+}

@@ -27,6 +27,7 @@ type box struct {
 // createFlags are the flags of each command that makes a sandbox.
 type createFlags struct {
 	template, policy, memory, cpus string
+	kind                           string // own, the default, or attached
 	timeout                        time.Duration
 	env                            map[string]string
 }
@@ -42,7 +43,7 @@ func (f *createFlags) register(c *cobra.Command) {
 
 func (f *createFlags) body() map[string]any {
 	body := map[string]any{}
-	for name, value := range map[string]string{"template": f.template, "policy": f.policy, "memory": f.memory, "cpus": f.cpus} {
+	for name, value := range map[string]string{"template": f.template, "policy": f.policy, "memory": f.memory, "cpus": f.cpus, "kind": f.kind} {
 		if value != "" {
 			body[name] = value
 		}
@@ -62,7 +63,7 @@ func (a *app) sandbox() *cobra.Command {
 	c.AddCommand(a.sandboxCreate(), a.sandboxList(), a.sandboxInspect(), a.sandboxExec(), a.sandboxExtend(),
 		a.sandboxVerb("stop", "Stop and delete a sandbox", http.MethodPost, "/stop"),
 		a.sandboxVerb("delete", "Delete a sandbox", http.MethodDelete, ""),
-		a.sandboxEgress(), a.sandboxPolicy(),
+		a.sandboxEgress(), a.sandboxPolicy(), a.sandboxDoor(),
 		a.sandboxVerb("pause", "Stop a sandbox's clock; its memory stays", http.MethodPost, "/pause"),
 		a.sandboxVerb("resume", "Let a paused sandbox go on", http.MethodPost, "/resume"))
 	return c
@@ -70,18 +71,28 @@ func (a *app) sandbox() *cobra.Command {
 
 func (a *app) sandboxCreate() *cobra.Command {
 	var f createFlags
+	var attached bool
 	c := &cobra.Command{Use: "create", Short: "Make a sandbox", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
 		api, err := a.client()
 		if err != nil {
 			return err
 		}
+		if attached {
+			f.kind = "attached"
+		}
 		raw, made, err := createBox(c.Context(), api, f)
 		if err != nil {
 			return err
 		}
-		return a.print(raw, func() { a.table([][]string{{made.ID}}) })
+		return a.print(raw, func() {
+			a.table([][]string{{made.ID}})
+			if attached {
+				a.say("portreeve: hint: portreeve sandbox door %s says where its traffic comes in", made.ID)
+			}
+		})
 	}}
 	f.register(c)
+	c.Flags().BoolVar(&attached, "attached", false, "somebody else runs it: only its traffic comes here, by a door")
 	return c
 }
 
@@ -134,31 +145,14 @@ func (a *app) sandboxInspect() *cobra.Command {
 
 func (a *app) sandboxVerb(verb, short, method, path string) *cobra.Command {
 	return &cobra.Command{Use: verb + " ID", Short: short, Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), method, "/sandbox/"+segment(args[0])+path, nil, &raw); err != nil {
-			return err
-		}
-		return a.print(raw, func() {})
+		return a.act(c.Context(), method, "/sandbox/"+segment(args[0])+path, nil)
 	}}
 }
 
 func (a *app) sandboxExtend() *cobra.Command {
 	var by time.Duration
 	c := &cobra.Command{Use: "extend ID", Short: "Move a sandbox's end", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
-		var raw json.RawMessage
-		body := map[string]int{"additional_seconds": int(by.Seconds())}
-		if err := api.Do(c.Context(), http.MethodPost, "/sandbox/"+segment(args[0])+"/extend", body, &raw); err != nil {
-			return err
-		}
-		return a.print(raw, func() {})
+		return a.act(c.Context(), http.MethodPost, "/sandbox/"+segment(args[0])+"/extend", map[string]int{"additional_seconds": int(by.Seconds())})
 	}}
 	c.Flags().DurationVar(&by, "by", 10*time.Minute, "how much later it ends")
 	return c

@@ -113,15 +113,7 @@ func (a *app) secretList() *cobra.Command {
 
 func (a *app) secretDelete() *cobra.Command {
 	return &cobra.Command{Use: "delete NAME", Short: "Delete a secret and its grants", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodDelete, "/secrets/"+segment(args[0]), nil, &raw); err != nil {
-			return err
-		}
-		return a.print(raw, func() {})
+		return a.act(c.Context(), http.MethodDelete, "/secrets/"+segment(args[0]), nil)
 	}}
 }
 

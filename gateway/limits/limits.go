@@ -1,5 +1,14 @@
 package limits
 
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"portreeve.dev/gateway/internal/quantity"
+)
+
 // Limits bound one org. Zero is no limit of this author's: of counts the edge then has a default of its own.
 type Limits struct {
 	ConnectionsPerSandbox     int   `json:"connections_per_sandbox,omitempty" minimum:"0" doc:"Open at once, and requests under way on them."`
@@ -15,17 +24,18 @@ type Limits struct {
 
 // A field is one limit of two Limits.
 type field struct {
-	name string
-	get  func(*Limits) int64
-	set  func(*Limits, int64)
+	name  string
+	bytes bool // a quantity like 50Mi
+	get   func(*Limits) int64
+	set   func(*Limits, int64)
 }
 
 func count(name string, at func(*Limits) *int) field {
-	return field{name, func(l *Limits) int64 { return int64(*at(l)) }, func(l *Limits, n int64) { *at(l) = int(n) }}
+	return field{name, false, func(l *Limits) int64 { return int64(*at(l)) }, func(l *Limits, n int64) { *at(l) = int(n) }}
 }
 
 func bytes(name string, at func(*Limits) *int64) field {
-	return field{name, func(l *Limits) int64 { return *at(l) }, func(l *Limits, n int64) { *at(l) = n }}
+	return field{name, true, func(l *Limits) int64 { return *at(l) }, func(l *Limits, n int64) { *at(l) = n }}
 }
 
 var fields = []field{
@@ -80,4 +90,44 @@ func StateOf(quota, used int64) State {
 		return Warning
 	}
 	return OK
+}
+
+// Names are those of all limits, as the API spells them.
+func Names() (names []string) {
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Get is the limit of that name; 0 is none, and so is one of no name.
+func (l Limits) Get(name string) int64 {
+	for _, f := range fields {
+		if f.name == name {
+			return f.get(&l)
+		}
+	}
+	return 0
+}
+
+// Set reads a limit as people write it: a number, or for bytes a quantity like 50Mi. Its error names the field and what it takes.
+func (l *Limits) Set(name, text string) error {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	if i < 0 {
+		return fmt.Errorf("%q is no limit; there are %s", name, strings.Join(Names(), ", "))
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err == nil && n >= 0 {
+		fields[i].set(l, n)
+		return nil
+	}
+	if !fields[i].bytes {
+		return fmt.Errorf("%s: %q is not a number from 0 on", name, text)
+	}
+	n, ok := quantity.Bytes(text)
+	if !ok {
+		return fmt.Errorf("%s: %q is not a quantity of bytes like 50Mi, nor 0", name, text)
+	}
+	fields[i].set(l, n)
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"portreeve.dev/gateway/limits"
@@ -61,5 +62,38 @@ func TestStateOfAQuota(t *testing.T) {
 	}
 	if limits.StateOf(0, 1<<60) != limits.OK {
 		t.Error("without a quota")
+	}
+}
+
+func TestLimitsAreReadAsPeopleWriteThem(t *testing.T) {
+	var l limits.Limits
+	for _, name := range limits.Names() {
+		if err := l.Set(name, "7"); err != nil || l.Get(name) != 7 {
+			t.Errorf("%s: %d, %v", name, l.Get(name), err)
+		}
+	}
+	if l != each(7) {
+		t.Errorf("%+v: a field has no name", l)
+	}
+	for _, c := range []struct {
+		name, text string
+		want       int64
+		wrong      string
+	}{
+		{"monthly_quota_bytes", "2Ti", 2 << 40, ""},
+		{"monthly_quota_bytes", "5000000000", 5000000000, ""},
+		{"monthly_quota_bytes", "0", 0, ""},
+		{"connections_per_org", "0", 0, ""},
+		{"connections_per_org", "2Ki", 0, "connections_per_org"},
+		{"connections_per_org", "-1", 0, "connections_per_org"},
+		{"connections_per_org", "", 0, "connections_per_org"},
+		{"org_bytes_in_per_second", "-1", 0, "org_bytes_in_per_second"},
+		{"org_bytes_in_per_second", "", 0, "org_bytes_in_per_second"},
+		{"made_up", "1", 0, "monthly_quota_bytes"},
+	} {
+		err := l.Set(c.name, c.text)
+		if c.wrong == "" && (err != nil || l.Get(c.name) != c.want) || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%s=%s: %d, %v", c.name, c.text, l.Get(c.name), err)
+		}
 	}
 }
