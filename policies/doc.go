@@ -50,6 +50,7 @@
 //   - PO-12: observe_until lifts only its own layer's denials and has an end; what it lets through is marked (TestObserveLetsRulesWatchOnly).
 //   - PO-13: a rule about methods or paths of TLS that is passed through is refused (TestDocuments).
 //   - PO-14: an exemption holds for its orgs and ports only (TestFloorJudge).
+//   - PO-32: an exemption opens nothing from its end on (TestExemptionEnds).
 //   - PO-15: an allow rule for addresses never allows a name; a deny rule for addresses also holds for names (TestDenyLooksAtResolvedAddress).
 //   - PO-16: a verdict that rests on a method or a path says so, and every header or query parameter that names another one is known as such (TestInsideIsSaid, TestOverrideHeaders, TestOverrideQuery).
 //   - PO-17: tests change no verdict, and what is let through only because a layer watches fails a test that expects it (TestTestsOnlyTell, TestRunTestsWhileWatching).

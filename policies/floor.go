@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"portreeve.dev/policies/hostname"
 	"portreeve.dev/policies/netaddr"
@@ -21,6 +22,8 @@ type Exemption struct {
 	CIDR  netip.Prefix `json:"cidr"`
 	Ports []uint16     `json:"ports,omitempty"` // empty: every port but 25, which has to be named
 	Orgs  []string     `json:"orgs"`            // who may use it; EveryOrg for all, empty is an error
+
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
 }
 
 // FloorConfig is the floor's settings.
@@ -33,6 +36,7 @@ type FloorConfig struct {
 // A Floor judges addresses, whatever the policy says. A nil Floor closes everything.
 type Floor struct {
 	hard   []netip.Prefix // with those that are always closed
+	closed []netip.Prefix // what no exemption may touch
 	exempt []Exemption
 }
 
@@ -47,26 +51,60 @@ func NewFloor(cfg FloorConfig) (*Floor, error) {
 		return nil, err
 	}
 	f := &Floor{hard: slices.Concat(hard, always)}
-	closed := slices.Concat(hardRanges, netaddr.Transitional, hard)
-	for _, e := range cfg.Exempt {
-		p, err := netaddr.CanonicalPrefix(e.CIDR)
-		if err != nil {
-			return nil, fmt.Errorf("floor exemption: %w", err)
-		}
-		for _, hard := range closed {
-			if p.Overlaps(hard) {
-				return nil, fmt.Errorf("floor exemption %v overlaps %v, which is hard and can't be opened", p, hard)
-			}
-		}
-		if len(e.Orgs) == 0 {
-			return nil, fmt.Errorf("floor exemption %v names no org; %q stands for all", p, EveryOrg)
-		}
-		if slices.Contains(e.Ports, 0) {
-			return nil, fmt.Errorf("floor exemption %v names port 0", p)
-		}
-		f.exempt = append(f.exempt, Exemption{p, slices.Clone(e.Ports), slices.Clone(e.Orgs)})
+	f.closed = slices.Concat(hardRanges, netaddr.Transitional, hard)
+	return f.With(cfg.Exempt...)
+}
+
+// With returns a floor with these exemptions too. A *FieldError in the error says which field of an exemption is at fault, without its value.
+func (f *Floor) With(more ...Exemption) (*Floor, error) {
+	if f == nil {
+		return nil, nil
 	}
-	return f, nil
+	next := *f
+	next.exempt = slices.Clone(f.exempt)
+	for _, e := range more {
+		checked, err := f.check(e)
+		if err != nil {
+			return nil, fmt.Errorf("floor exemption %v: %w", e.CIDR, err)
+		}
+		next.exempt = append(next.exempt, checked)
+	}
+	return &next, nil
+}
+
+// check returns the exemption in canonical form.
+func (f *Floor) check(e Exemption) (Exemption, error) {
+	p, err := netaddr.CanonicalPrefix(e.CIDR)
+	if err != nil {
+		return e, &FieldError{Path: "cidr", Message: "is no range that ends where its length says", Hint: err.Error()}
+	}
+	for _, hard := range f.closed {
+		if p.Overlaps(hard) {
+			return e, &FieldError{Path: "cidr", Message: fmt.Sprintf("overlaps %v, which is hard and can't be opened", hard)}
+		}
+	}
+	if len(e.Orgs) == 0 {
+		return e, &FieldError{Path: "orgs", Message: fmt.Sprintf("names no org; %q stands for all", EveryOrg)}
+	}
+	if i := slices.Index(e.Ports, 0); i >= 0 {
+		return e, &FieldError{Path: fmt.Sprintf("ports[%d]", i), Message: "is 0, which is no port"}
+	}
+	return Exemption{p, slices.Clone(e.Ports), slices.Clone(e.Orgs), e.ExpiresAt}, nil
+}
+
+// At returns the floor as it is at that time: without the exemptions that have ended.
+func (f *Floor) At(now time.Time) *Floor {
+	if f == nil || !slices.ContainsFunc(f.exempt, func(e Exemption) bool { return e.Ended(now) }) {
+		return f
+	}
+	next := *f
+	next.exempt = slices.DeleteFunc(slices.Clone(f.exempt), func(e Exemption) bool { return e.Ended(now) })
+	return &next
+}
+
+// Ended reports whether the exemption opens nothing any more at that time.
+func (e *Exemption) Ended(now time.Time) bool {
+	return !e.ExpiresAt.IsZero() && !now.Before(e.ExpiresAt)
 }
 
 func canonical(ranges []netip.Prefix) (out []netip.Prefix, err error) {

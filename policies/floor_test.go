@@ -1,9 +1,11 @@
 package policies
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 func addr(s string) netip.Addr   { return netip.MustParseAddr(s) }
@@ -277,5 +279,52 @@ func TestAlwaysIsClosedInsideAnExemption(t *testing.T) {
 		if v := f.JudgeAnswer("org", addr); v.Allowed() != open {
 			t.Errorf("%s as an answer: %+v", text, v)
 		}
+	}
+}
+
+// TestExemptionEnds: an exemption opens nothing from its end on, for dials and for answers, and the others stay.
+func TestExemptionEnds(t *testing.T) {
+	end := time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
+	f := newFloor(t, FloorConfig{Exempt: []Exemption{
+		{CIDR: cidr("10.1.0.0/16"), Orgs: []string{EveryOrg}, ExpiresAt: end}, {CIDR: cidr("10.2.0.0/16"), Orgs: []string{EveryOrg}},
+	}})
+	for _, at := range []time.Time{{}, end.Add(-time.Microsecond), end, end.Add(time.Hour)} {
+		now := f.At(at)
+		for a, want := range map[string]bool{"10.1.0.1": at.Before(end), "10.2.0.1": true, "10.3.0.1": false} {
+			if v, answer := now.Judge("org_1", addr(a), 443), now.JudgeAnswer("org_1", addr(a)); v.Allowed() != want || answer.Allowed() != want {
+				t.Errorf("%s at %v: %+v, as an answer %+v; want %v", a, at, v, answer, want)
+			}
+		}
+	}
+	if (*Floor)(nil).At(end) != nil {
+		t.Error("no floor, and one at a time")
+	}
+}
+
+// TestFloorWith: what is put on a floor is checked as what it was made with, the error names the field and not its value, and the floor
+// itself stays as it was.
+func TestFloorWith(t *testing.T) {
+	base := newFloor(t, FloorConfig{Hard: []netip.Prefix{cidr("10.200.0.0/16")}, Always: []netip.Prefix{cidr("10.1.0.5/32")}, Exempt: []Exemption{{CIDR: cidr("10.2.0.0/16"), Orgs: []string{"org_1"}}}})
+	with, err := base.With(Exemption{CIDR: cidr("10.1.0.0/16"), Orgs: []string{"org_1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a, want := range map[string][2]bool{"10.1.0.1": {false, true}, "10.1.0.5": {false, false}, "10.2.0.1": {true, true}, "10.200.0.1": {false, false}} {
+		if got := [2]bool{base.Judge("org_1", addr(a), 443).Allowed(), with.Judge("org_1", addr(a), 443).Allowed()}; got != want {
+			t.Errorf("%s: without and with it %v, want %v", a, got, want)
+		}
+	}
+	all := []string{EveryOrg}
+	for field, e := range map[string]Exemption{
+		"cidr": {CIDR: cidr("10.0.0.0/8"), Orgs: all}, "orgs": {CIDR: cidr("10.1.0.0/16")}, "ports[1]": {CIDR: cidr("10.1.0.0/16"), Ports: []uint16{443, 0}, Orgs: all},
+	} {
+		_, err := base.With(e)
+		var wrong *FieldError
+		if !errors.As(err, &wrong) || wrong.Path != field || strings.Contains(wrong.Message, e.CIDR.String()) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if none, err := (*Floor)(nil).With(Exemption{CIDR: cidr("10.1.0.0/16"), Orgs: all}); none != nil || err != nil {
+		t.Errorf("on no floor: %v, %v", none, err)
 	}
 }

@@ -15,6 +15,7 @@
 //   - SS-3: the zero principal is nobody and holds no scope (TestZeroPrincipalIsNobody).
 //   - SS-4: a request that presents two credentials is refused, whichever of them is good (TestTwoCredentialsAreRefused).
 //   - SS-5: a sandbox holds no scope, whatever it is given (TestSandboxHoldsNoScope).
+//   - SS-6: what an org's owner may do does not hold what the platform may (TestPlatformIsAboveTheOrgs).
 //
 // # Not here
 //

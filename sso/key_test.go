@@ -93,7 +93,7 @@ func TestSecretNeverPrints(t *testing.T) {
 
 func TestZeroPrincipalIsNobody(t *testing.T) {
 	var nobody sso.Principal
-	nobody.Scopes, nobody.Policies = sso.Scopes(), []string{sso.AnyPolicy}
+	nobody.Scopes, nobody.Policies = sso.AllScopes(), []string{sso.AnyPolicy}
 	if nobody.Valid() || nobody.Has(sso.ScopeRead) || nobody.MayGive("web") || nobody.String() != "nobody" {
 		t.Error("a principal without kind, id and org is somebody")
 	}
@@ -105,7 +105,7 @@ func TestZeroPrincipalIsNobody(t *testing.T) {
 		t.Error("a principal has what it was not given")
 	}
 	for _, broken := range []sso.Principal{{Kind: sso.KindKey, ID: "key_1"}, {Kind: sso.KindKey, Org: "org_1"}, {ID: "key_1", Org: "org_1"}, {Kind: "root", ID: "x", Org: "y"}} {
-		broken.Scopes = sso.Scopes()
+		broken.Scopes = sso.AllScopes()
 		if broken.Valid() || broken.Has(sso.ScopeRead) {
 			t.Errorf("%+v is somebody", broken)
 		}
@@ -117,15 +117,30 @@ func TestZeroPrincipalIsNobody(t *testing.T) {
 
 func TestSandboxHoldsNoScope(t *testing.T) {
 	p := sso.Sandbox("sbx_1", "org_1")
-	p.Scopes = sso.Scopes()
+	p.Scopes = sso.AllScopes()
 	if !p.Valid() || p.String() != "sandbox:sbx_1" {
 		t.Errorf("a sandbox is nobody: %s", p)
 	}
 	key := p
 	key.Kind = sso.KindKey
-	for _, s := range sso.Scopes() {
+	for _, s := range sso.AllScopes() {
 		if p.Has(s) || !key.Has(s) {
 			t.Errorf("scope %s: a sandbox has it: %v, a key: %v", s, p.Has(s), key.Has(s))
+		}
+	}
+}
+
+// TestPlatformIsAboveTheOrgs: what an org's owner may do does not hold what the platform may, and its scope has a name like the others.
+func TestPlatformIsAboveTheOrgs(t *testing.T) {
+	owner := sso.Principal{Kind: sso.KindKey, ID: "key_1", Org: "org_1", Scopes: sso.Scopes(), Policies: []string{sso.AnyPolicy}}
+	if owner.Has(sso.ScopePlatform) || !owner.Has(sso.ScopeAdmin) {
+		t.Errorf("an org's owner holds %v", owner.Scopes)
+	}
+	installer := owner
+	installer.Scopes = sso.AllScopes()
+	for _, s := range sso.AllScopes() {
+		if got, ok := sso.ParseScope(string(s)); !ok || got != s || !installer.Has(s) {
+			t.Errorf("scope %s: read as %q, %v; the installer has it: %v", s, got, ok, installer.Has(s))
 		}
 	}
 }

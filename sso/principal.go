@@ -26,15 +26,21 @@ const (
 	ScopeGrants Scope = "grants" // say where secrets may go
 	// ScopeApprove is to decide what sandboxes ask for: no more than that, for at most a day, and never against a deny rule.
 	ScopeApprove Scope = "approve"
+	// ScopePlatform is to change what holds for every org, as the floor does. It is no org's to give: the installer's key has it, and
+	// those that are made with that one.
+	ScopePlatform Scope = "platform"
 )
 
-// Scopes lists every scope there is.
+// Scopes lists what an org's owner may do: everything within the org.
 func Scopes() []Scope { return []Scope{ScopeRead, ScopeWrite, ScopeAdmin, ScopeGrants, ScopeApprove} }
+
+// AllScopes lists every scope there is: an owner's, and the platform's.
+func AllScopes() []Scope { return append(Scopes(), ScopePlatform) }
 
 // ParseScope returns the scope of that name.
 func ParseScope(name string) (Scope, bool) {
 	s := Scope(name)
-	return s, slices.Contains(Scopes(), s)
+	return s, slices.Contains(AllScopes(), s)
 }
 
 // AnyPolicy in a principal's policies stands for each policy of the org.

@@ -57,6 +57,9 @@ const (
 	LimitsUpdate     Action = "limits.update"
 	QuotaWarning     Action = "quota.warning"   // 80 % of the month's bytes are used
 	QuotaUsed        Action = "quota.exhausted" // all of them are
+	FloorExempt      Action = "floor.exempt"    // a part of the soft floor was opened, by the platform
+	FloorRevoke      Action = "floor.revoke"    // and closed again
+	FloorExpire      Action = "floor.expire"    // its time was up
 )
 
 // Actions lists every code.
@@ -67,7 +70,7 @@ func Actions() []Action {
 		AuthorityCreate, AuthorityRotate, AuthoritySwitch, AuthorityRetire, AuthoritySign, AuthorityRevoke,
 		TunnelCreate, TunnelDelete, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
 		AccessRequest, AccessApprove, AccessDeny,
-		LimitsUpdate, QuotaWarning, QuotaUsed}
+		LimitsUpdate, QuotaWarning, QuotaUsed, FloorExempt, FloorRevoke, FloorExpire}
 }
 
 // Known reports whether a is one of Actions.

@@ -1,5 +1,5 @@
 // Package store keeps what the control process must not lose: orgs, keys, sandboxes,
-// tunnels, policies, secrets as sealed bytes, decisions, the audit log.
+// tunnels, policies, secrets as sealed bytes, decisions, the audit log, and what is open of the floor, which is of no org.
 //
 // It is database/sql over a SQLite file or PostgreSQL; the SQL is one text for both. Reading is by methods of Store, each with
 // the org as an argument. Changing is possible in one way only:
@@ -32,6 +32,8 @@
 //   - ST-11: a sandbox has no more live tunnels than its limit, whoever comes at once (TestTunnelLimitHoldsInParallel).
 //   - ST-12: a value is stored only as the next version of the one that is there (TestSecretVersionsFollowEachOther).
 //   - ST-13: a version of a policy that a kept decision names is kept as long as the decision (TestOldVersionsAreForgotten).
+//   - ST-16: nobody below the platform changes the floor, and each change of it is a revision (TestFloorExemptionsAreKept).
+//   - ST-17: there are no more exemptions than the limit, whoever comes at once (TestFloorLimitHoldsInParallel).
 //   - ST-40: a request for access is decided once, by a key of its org, and never by a sandbox or a part of ours (TestRequestsAreKept).
 //   - ST-41: a sandbox and an org have no more open requests for access than their limits, whoever asks at once, and equal ones are one (TestRequestLimitsHoldInParallel).
 //   - ST-30: a decision is lost that is missing among the numbers that arrived, whoever says what; sent again, nothing changes (TestLossIsWhatIsMissing).
@@ -41,7 +43,7 @@
 //
 // # Not here
 //
-// Whether a principal may do something: gateway/api asks for the scope. Whether a document is right: policies says so.
+// Whether a principal may do something: gateway/api asks for the scope; only of the platform's it is asked for here too. Whether a document is right: policies says so.
 // Key texts: only their hashes come here.
 //
 // # Failure

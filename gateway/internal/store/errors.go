@@ -25,6 +25,7 @@ var (
 	ErrNoPrincipal = errors.New("a change needs a principal with an org")
 	ErrUnaudited   = errors.New("a change needs an audit entry")
 	ErrLimit       = errors.New("the org has as many as it may")
+	ErrNotPlatform = errors.New("a change of the platform needs a principal of the platform")
 )
 
 // wrap names what was being done, and turns a driver's error into a sentinel by its code.

@@ -11,6 +11,7 @@ import (
 type FeedState struct {
 	Revision int64
 	Orgs     []OrgPolicies
+	Exempt   []FloorExemption // also those that have ended
 }
 
 // OrgPolicies are the documents of an org and which live sandbox has which.
@@ -72,6 +73,9 @@ func (s *Store) FeedState(ctx context.Context) (FeedState, error) {
 	records := make(map[string]DecisionSettings, len(holdings))
 	for _, h := range holdings {
 		records[h.Org] = h.DecisionSettings
+	}
+	if f.Exempt, err = r.FloorExemptions(ctx); err != nil {
+		return FeedState{}, err
 	}
 	marks, err := r.authorityMarks(ctx)
 	if err != nil {

@@ -115,8 +115,10 @@ func TestTailSeesEachEndOnce(t *testing.T)    { both(t, "TailSeesEachEndOnce") }
 func TestOldestDecisionsGoFirst(t *testing.T) { both(t, "OldestDecisionsGoFirst") }
 func TestDeadFlowsAreEnded(t *testing.T)      { both(t, "DeadFlowsAreEnded") }
 
-func TestRootsChangeInOrder(t *testing.T)   { both(t, "RootsChangeInOrder") }
-func TestIntermediatesAreKept(t *testing.T) { both(t, "IntermediatesAreKept") }
+func TestFloorExemptionsAreKept(t *testing.T)    { both(t, "FloorExemptionsAreKept") }
+func TestFloorLimitHoldsInParallel(t *testing.T) { both(t, "FloorLimitHoldsInParallel") }
+func TestRootsChangeInOrder(t *testing.T)        { both(t, "RootsChangeInOrder") }
+func TestIntermediatesAreKept(t *testing.T)      { both(t, "IntermediatesAreKept") }
 
 func TestSecretVersionsFollowEachOther(t *testing.T) { both(t, "SecretVersionsFollowEachOther") }
 

@@ -66,6 +66,8 @@ func Run(t *testing.T, open Open, only ...string) {
 		"SandboxesChangeTheirPolicy":    sandboxesChangeTheirPolicy,
 		"VersionsAreListed":             versionsAreListed,
 		"OldVersionsAreForgotten":       oldVersionsAreForgotten,
+		"FloorExemptionsAreKept":        floorExemptionsAreKept,
+		"FloorLimitHoldsInParallel":     floorLimitHoldsInParallel,
 		"DoorKeysAreRotated":            doorKeysAreRotated,
 		"AttachedSandboxesEnd":          attachedSandboxesEnd,
 		"SecretsAreBounded":             secretsAreBounded,
