@@ -78,7 +78,8 @@ func (s *Store) openSQLite(ctx context.Context, path string, create bool) error 
 	if err != nil {
 		return err
 	}
-	pragmas := url.Values{"_pragma": {"auto_vacuum(incremental)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "trusted_schema(0)"}}
+	// A statement of many rows can be undone half way: what that needs is a file, unless temporary things are kept in memory.
+	pragmas := url.Values{"_pragma": {"auto_vacuum(incremental)", "busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "trusted_schema(0)", "temp_store(memory)"}}
 	writing := url.Values{"_txlock": {"immediate"}, "_pragma": pragmas["_pragma"]}
 	reading := url.Values{"_pragma": append([]string{"query_only(1)"}, pragmas["_pragma"][1], "foreign_keys(1)")}
 	s.lite = true
