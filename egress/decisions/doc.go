@@ -25,7 +25,7 @@
 //   - EC-5: one sandbox can't flood the spool: it has a budget, and its overrun leaves one line (TestSandboxBudget).
 //   - EC-6: a row leaves the spool only when it was acknowledged (TestOnlyAcknowledgedLeaves).
 //   - EC-7: a loss is counted before its caller hears of it, and the death of the process doesn't take the count (TestLossesSurviveTheProcess).
-//   - EC-8: no number stands for two lines, whatever crashed, was deleted or comes from an older copy (TestNumbersAreNeverGivenTwice).
+//   - EC-8: no number stands for two lines, whatever crashed, was deleted or comes from an older copy (TestNumbersAreNeverGivenTwice, TestNumbersOutliveTheirRows).
 //   - EC-9: a request into which a secret went has a row of its own, under whatever rule (TestCountingRule).
 //   - EC-10: a denial has a row of its own until there are many equal ones; a different one always has (TestOnlyEqualDenialsAreFolded).
 //   - EC-11: a decision on a connection says at which level its destination is known (TestLevelIsNeeded).

@@ -19,8 +19,8 @@ import (
 const fileName = "spool.db"
 
 // schema: seq orders the rows of this file, num those of one org, and only the second one says what is missing. orgs: next is the
-// number that the org's next line draws, written how many of its numbers got a row; both change in the transaction of the rows.
-// counts are rows that still count. head has one row: life grows at each opening.
+// number that the org's next line draws, written how many of its numbers got a row. Both are as of the last rows that left: what
+// has a number from next on and is still here comes on top, so that a commit writes nothing but its rows. counts are rows that still count. head has one row: life grows at each opening.
 const schema = `
 CREATE TABLE IF NOT EXISTS decisions (seq INTEGER PRIMARY KEY, org TEXT NOT NULL, num INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS orgs (org TEXT PRIMARY KEY, next INTEGER NOT NULL, written INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -49,6 +49,8 @@ type file struct {
 	seq    uint64 // last one given in this file
 	counts map[string]*fold
 	spare  map[string]numbers // of the draft under way: there is one at a time
+	stale  map[string]bool    // orgs whose numbers on disk are older than their last row
+	read   reading            // the last batch
 
 	onDisk  os.FileInfo // the file that is open
 	checked time.Time   // when it was last seen in its place
@@ -57,7 +59,7 @@ type file struct {
 }
 
 // stmts are those that each commit uses.
-type stmts struct{ beginTx, commitTx, rollback, insert, count, heads *sql.Stmt }
+type stmts struct{ beginTx, commitTx, rollback, insert, count, heads, leave, acked *sql.Stmt }
 
 // An identity is which file this is, and which opening of it.
 type identity struct {
@@ -132,7 +134,8 @@ func (f *file) prepare(db *sql.DB) (err error) {
 		&f.insert: `INSERT INTO decisions (seq, org, num, size, body) VALUES (?, ?, ?, ?, ?)`,
 		&f.count: `INSERT INTO counts (id, org, size, n, until, bytes_out, bytes_in, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET n = n + excluded.n, until = excluded.until, bytes_out = bytes_out + excluded.bytes_out, bytes_in = bytes_in + excluded.bytes_in`,
-		&f.heads: `UPDATE orgs SET next = ?, written = ? WHERE org = ?`,
+		&f.heads: `INSERT INTO orgs (org, next, written) VALUES (?, ?, ?) ON CONFLICT (org) DO UPDATE SET next = excluded.next, written = excluded.written`,
+		&f.leave: `DELETE FROM decisions WHERE seq <= ?`, &f.acked: `UPDATE head SET acked = max(acked, ?)`,
 	} {
 		if *stmt, err = f.conn.PrepareContext(context.Background(), text); err != nil {
 			f.conn.Close()
@@ -168,11 +171,11 @@ func (f *file) fail() {
 // disconnect lets the file go. A statement that is open would hold it.
 func (f *file) disconnect() error {
 	var err error
-	for _, s := range []*sql.Stmt{f.beginTx, f.commitTx, f.rollback, f.insert, f.count, f.heads} {
+	for _, s := range []*sql.Stmt{f.beginTx, f.commitTx, f.rollback, f.insert, f.count, f.heads, f.leave, f.acked} {
 		err = errors.Join(err, s.Close())
 	}
 	err = errors.Join(err, f.conn.Close(), f.db.Close())
-	f.db = nil
+	f.db, f.read = nil, reading{}
 	return err
 }
 
@@ -209,7 +212,7 @@ func (f *file) commit(batch []*entry) error {
 	if err != nil {
 		return err
 	}
-	if err := f.write(batch, d); err != nil {
+	if err := f.write(batch); err != nil {
 		f.fail()
 		return fmt.Errorf("writing %d decisions: %w", len(batch), err)
 	}
@@ -259,11 +262,14 @@ func (f *file) settled(org string) numbers {
 func (f *file) adopt(d draft) {
 	f.seq = d.seq
 	for org, n := range d.orgs {
-		f.orgs[org] = n
+		f.orgs[org], f.stale[org] = n, true
 	}
 }
 
-func (f *file) write(batch []*entry, d draft) error {
+func (f *file) write(batch []*entry) error {
+	if len(batch) == 1 && batch[0].fold == nil {
+		return f.writeRow(context.Background(), batch[0]) // a transaction of its own
+	}
 	return f.inTx(func(ctx context.Context) error {
 		var counted []*entry
 		for _, e := range batch {
@@ -275,10 +281,7 @@ func (f *file) write(batch []*entry, d draft) error {
 				return err
 			}
 		}
-		if err := f.writeCounts(ctx, counted); err != nil {
-			return err
-		}
-		return f.writeHeads(ctx, d)
+		return f.writeCounts(ctx, counted)
 	})
 }
 
@@ -287,15 +290,10 @@ func (f *file) writeRow(ctx context.Context, e *entry) error {
 	return err
 }
 
-func (f *file) writeHeads(ctx context.Context, d draft) error {
-	for org, n := range d.orgs {
-		if _, known := f.orgs[org]; !known {
-			if _, err := f.conn.ExecContext(ctx, `INSERT INTO orgs (org, next, written) VALUES (?, ?, ?)`, org, int64(n.next), int64(n.written)); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := f.heads.ExecContext(ctx, int64(n.next), int64(n.written), org); err != nil {
+// writeHeads brings the numbers of orgs on disk up to their last row, before rows leave.
+func (f *file) writeHeads(ctx context.Context, all map[string]numbers) error {
+	for org, n := range all {
+		if _, err := f.heads.ExecContext(ctx, org, int64(n.next), int64(n.written)); err != nil {
 			return err
 		}
 	}
@@ -368,7 +366,7 @@ func (f *file) roll(age time.Duration) error {
 				return err
 			}
 		}
-		return f.writeHeads(ctx, d)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -416,9 +414,10 @@ func (f *file) settle() error {
 	for org := range f.orgs {
 		d.orgs[org] = f.settled(org)
 	}
-	err := f.inTx(func(ctx context.Context) error { return f.writeHeads(ctx, d) })
+	err := f.inTx(func(ctx context.Context) error { return f.writeHeads(ctx, d.orgs) })
 	if err == nil {
 		f.adopt(d)
+		clear(f.stale)
 	}
 	return err
 }

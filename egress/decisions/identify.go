@@ -38,6 +38,7 @@ func (f *file) identify(db *sql.DB) error {
 		for org, n := range orgs { // the same file again after a failed write, which may have been a whole one
 			now := f.orgs[org]
 			f.orgs[org] = numbers{max(n.next, now.next), max(n.written, now.written)}
+			f.stale[org] = true
 		}
 		f.seq = max(f.seq, last)
 		return nil
@@ -102,6 +103,10 @@ func (f *file) begin(db *sql.DB, h *os.File, now identity, b belief) error {
 	}
 	f.book.Store(l)
 	f.orgs = orgs
+	clear(f.stale)
+	for org := range orgs {
+		f.stale[org] = true // some of it may be known from rows alone
+	}
 	if !trusted {
 		for org, s := range l.slots {
 			drawn := f.settled(org).next - 1
@@ -175,8 +180,12 @@ func (f *file) readCounts(db *sql.DB) error {
 	return rows.Err()
 }
 
+// readOrgs adds to the numbers on disk those of the rows that came after them.
 func readOrgs(db *sql.DB) (map[string]numbers, error) {
-	rows, err := db.Query(`SELECT org, next, written FROM orgs`)
+	rows, err := db.Query(`SELECT org, max(next), sum(written) FROM (
+		SELECT org, next, written FROM orgs
+		UNION ALL SELECT d.org, max(d.num) + 1, count(*) FROM decisions d LEFT JOIN orgs o ON o.org = d.org WHERE d.num >= coalesce(o.next, 1) GROUP BY d.org
+	) GROUP BY org`)
 	if err != nil {
 		return nil, err
 	}

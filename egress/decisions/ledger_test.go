@@ -180,6 +180,25 @@ func TestNumbersAreNeverGivenTwice(t *testing.T) {
 	}
 }
 
+// TestNumbersOutliveTheirRows: what a process that died had recorded is shipped and removed by the next one, which then dies too.
+// Nobody has a row any more, and the numbers go on.
+func TestNumbersOutliveTheirRows(t *testing.T) {
+	dir, b := t.TempDir(), newBooks()
+	s := at(t, dir, "boot1")
+	s.write(t, 5)
+	s.crash()
+	s = at(t, dir, "boot1")
+	b.take(t, s)
+	s.crash()
+	s = at(t, dir, "boot1")
+	defer s.Close()
+	s.write(t, 5)
+	b.take(t, s)
+	if got := b.got[s.ID()]; len(got) != 10 || got[10] == "" || s.Lost() != 0 {
+		t.Errorf("%d decisions have numbers of their own up to 10, %d lost: %v", len(got), s.Lost(), got)
+	}
+}
+
 // An older copy of the whole directory agrees with itself. Only the other side can know, and says so.
 func TestOlderCopyGoesOnBehindWhatWasSeen(t *testing.T) {
 	dir, b := t.TempDir(), newBooks()

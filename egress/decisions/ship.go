@@ -68,8 +68,21 @@ func (s *Spool) Batch(max int, now bool) (Shipment, error) {
 	return out, nil
 }
 
+// A reading is what a batch of the oldest rows held, by org: whoever acknowledges all of it needs no sum.
+type reading struct {
+	upTo uint64
+	held map[string]int64
+}
+
 func (f *file) oldest(max int) (out []Row, more bool, err error) {
-	rows, err := f.conn.QueryContext(context.Background(), `SELECT seq, org, num, body FROM decisions ORDER BY seq LIMIT ?`, max+1)
+	held := make(map[string]int64)
+	defer func() {
+		f.read = reading{}
+		if err == nil && len(out) > 0 {
+			f.read = reading{out[len(out)-1].Seq, held}
+		}
+	}()
+	rows, err := f.conn.QueryContext(context.Background(), `SELECT seq, org, num, size, body FROM decisions ORDER BY seq LIMIT ?`, max+1)
 	if err != nil {
 		return nil, false, fmt.Errorf("reading spool: %w", err)
 	}
@@ -79,10 +92,12 @@ func (f *file) oldest(max int) (out []Row, more bool, err error) {
 			return out, true, nil
 		}
 		var r Row
-		if err := rows.Scan(&r.Seq, &r.Org, &r.Num, &r.Body); err != nil {
+		var cost int64
+		if err := rows.Scan(&r.Seq, &r.Org, &r.Num, &cost, &r.Body); err != nil {
 			return nil, false, fmt.Errorf("reading spool: %w", err)
 		}
 		size += len(r.Body)
+		held[r.Org] += cost
 		out = append(out, r)
 	}
 	if err := rows.Err(); err != nil {
@@ -191,16 +206,29 @@ func (f *file) ack(spool string, seq uint64) (map[string]int64, error) {
 }
 
 func (f *file) remove(seq uint64) (freed map[string]int64, err error) {
+	late := make(map[string]numbers, len(f.stale))
+	for org := range f.stale {
+		late[org] = f.orgs[org]
+	}
 	err = f.inTx(func(ctx context.Context) (err error) {
-		if freed, err = sizes(ctx, f.conn, int64(seq)); err != nil {
+		if err = f.writeHeads(ctx, late); err != nil {
 			return err
 		}
-		if _, err = f.conn.ExecContext(ctx, `DELETE FROM decisions WHERE seq <= ?`, int64(seq)); err != nil {
+		if freed = f.read.held; f.read.upTo != seq {
+			if freed, err = sizes(ctx, f.conn, int64(seq)); err != nil {
+				return err
+			}
+		}
+		if _, err = f.leave.ExecContext(ctx, int64(seq)); err != nil {
 			return err
 		}
-		_, err = f.conn.ExecContext(ctx, `UPDATE head SET acked = max(acked, ?)`, int64(seq))
+		_, err = f.acked.ExecContext(ctx, int64(seq))
 		return err
 	})
+	if err == nil {
+		f.read = reading{}
+		clear(f.stale)
+	}
 	return freed, err
 }
 

@@ -60,7 +60,7 @@ func openAt(dir string, cfg Config, boot string) (*Spool, error) {
 	s := &Spool{cfg: cfg, share: newShare(cfg), budgets: newBudgets(cfg), folds: newFolds(cfg), ready: make(chan struct{}, 1),
 		queue: newQueue(), ended: make(chan struct{})}
 	s.file = &file{dir: dir, sync: "NORMAL", boot: boot, now: cfg.Now, opened: s.opened,
-		orgs: make(map[string]numbers), counts: make(map[string]*fold)}
+		orgs: make(map[string]numbers), counts: make(map[string]*fold), stale: make(map[string]bool)}
 	s.file.book.Store(newLedger())
 	if cfg.PowerSafe {
 		s.file.sync = "FULL"
