@@ -13,39 +13,48 @@ type rivalry struct {
 	name   string
 	victim *stand
 	floods []*stand
+	apart  bool // the flood's clients have the processor when nobody else wants it
 }
 
 // rivalries are ours, where the two are sandboxes of different orgs, and one among plain references on the same two processors,
 // where nobody is told from anybody: what that one suffers is the machine's doing, as floods cost their clients and the target, too.
-func (w *world) rivalries() (ours, plain rivalry, err error) {
+// With apart they don't: the flood goes to a server of its own, which like its clients runs when nobody else wants to.
+func (w *world) rivalries(apart bool) (ours, plain rivalry, err error) {
 	const connects, lookups = 2000, 20000
+	host := "pass.test"
+	if apart {
+		host = "flood.test"
+	}
 	flood := func(mode string, rate float64) []string {
 		return []string{"-mode", mode, "-rate", fmt.Sprint(rate), "-workers", "64"}
 	}
 	first := w.product.boxes[0]
 	ours = rivalry{"portreeve", w.product.stand(1, "open.test", loadArgs("request", 200)), []*stand{
-		w.product.stand(0, "pass.test", flood("connect", connects)),
+		w.product.stand(0, host, flood("connect", connects)),
 		{w.product.pids, &first.space, append(flood("dns", lookups), "-addr", first.gateway+":53", "-name", "pass.test"), nil},
-	}}
+	}, apart}
 	asked, err := goproxy(true, "request", 200).ready(w)
 	if err != nil {
 		return ours, plain, err
 	}
 	names, err := coredns(lookups).ready(w)
 	if err != nil {
+		asked.close()
 		return ours, plain, err
 	}
-	passed := append(flood("connect", connects), "-proxy", "http://"+doorAddr+":3128", "-addr", "pass.test:443", "-name", "pass.test")
+	through := append(flood("connect", connects), "-proxy", "http://"+doorAddr+":3128", "-addr", host+":443", "-name", host)
 	looked := append(flood("dns", lookups), "-addr", doorAddr+":5301", "-name", "pass.test")
-	return ours, rivalry{"goproxy and CoreDNS", asked, []*stand{{asked.pids, w.other, passed, nil}, {names.pids, w.other, looked, nil}}}, nil
+	return ours, rivalry{"goproxy and CoreDNS", asked, []*stand{{asked.pids, w.other, through, nil}, {names.pids, w.other, looked, names.close}}, apart}, nil
 }
 
 // fairness measures the second org alone, then while the first floods.
 func (w *world) fairness(ctx context.Context, r row, rounds int, seconds float64) error {
-	ours, plain, err := w.rivalries()
+	ours, plain, err := w.rivalries(r.measure == fairApart)
 	if err != nil {
 		return err
 	}
+	defer plain.victim.close()
+	defer plain.floods[1].close()
 	both := []rivalry{ours, plain}
 	alone, beside := make([][]figures, 2), make([][]figures, 2)
 	for range rounds {
@@ -82,7 +91,11 @@ func (v rivalry) measure(ctx context.Context, w *world, seconds float64) (alone,
 	for _, s := range v.floods {
 		go func() {
 			// Its answers are nobody's business; that it is cut off is how it ends.
-			w.load(flooding, s.from, nil, append(slices.Clone(s.args), "-seconds", fmt.Sprint(seconds+2))...)
+			run := []string{w.tool("load")}
+			if v.apart {
+				run = lowly(run...)
+			}
+			w.loadBy(flooding, s.from, nil, append(append(run, s.args...), "-seconds", fmt.Sprint(seconds+2))...)
 			ended <- struct{}{}
 		}()
 	}

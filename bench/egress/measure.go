@@ -22,7 +22,7 @@ type figures struct {
 // row measures all contenders of a row and prints them.
 func (w *world) row(ctx context.Context, r row, rounds int, seconds float64) error {
 	fmt.Fprintf(os.Stderr, "%s: %s\n", r.name, r.what)
-	if r.measure == fair {
+	if r.measure >= fair {
 		return w.fairness(ctx, r, rounds, seconds)
 	}
 	all := make([][]figures, len(r.contenders))
@@ -155,7 +155,7 @@ func show(m measure, what, name string, own, reference []figures) {
 	case stream:
 		cost, more = spreadOf(cpu).String()+" s per GiB", spreadOf(of(own, func(f figures) float64 { return f.speed })).String()+" MB/s"
 		ratio = ratioTo(cpu, reference)
-	case fair:
+	case fair, fairApart:
 	default:
 		cost, ratio = spreadOf(cpu).String()+" µs", ratioTo(cpu, reference)
 		more = partsOf(own)

@@ -99,7 +99,7 @@ func (w *world) startProduct(ctx context.Context) (*product, error) {
 // furnish gives an org its rules, a granted secret and a sandbox, and puts a client in the sandbox's place.
 func (p *product) furnish(key string) (*box, error) {
 	rules := []any{
-		map[string]any{"id": "open", "action": "allow", "hosts": []string{"open.test"}, "tls": "inspect", "foreign_credentials": "allow"},
+		map[string]any{"id": "open", "action": "allow", "hosts": []string{"open.test", "flood.test"}, "tls": "inspect", "foreign_credentials": "allow"},
 		map[string]any{"id": "pass", "action": "allow", "hosts": []string{"pass.test"}},
 	}
 	if err := p.call(key, "PUT", "/settings/egress?wait=applied", map[string]any{"rules": rules}, nil); err != nil {

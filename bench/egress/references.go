@@ -22,7 +22,7 @@ func goproxy(open bool, mode string, rate float64) contender {
 	return contender{"goproxy", func(w *world) (*stand, error) {
 		load := append(loadArgs(mode, rate), "-proxy", "http://"+doorAddr+":3128", "-addr", "open.test:443", "-name", "open.test")
 		return w.serve("goproxy", "tcp", "3128", load, w.tool("goproxy"), "-listen", doorAddr+":3128", fmt.Sprintf("-open=%v", open),
-			"-cert", w.path("ca.pem"), "-key", w.path("ca.key"), "-roots", w.path("ca.pem"), "-resolve", targetAddr+":443")
+			"-cert", w.path("ca.pem"), "-key", w.path("ca.key"), "-roots", w.path("ca.pem"), "-resolve", targetAddr+":443", "-flood", floodAddr+":443")
 	}}
 }
 

@@ -26,10 +26,11 @@ type stand struct {
 type measure int
 
 const (
-	rated  measure = iota // at a rate: processor time per operation, latency
-	stream                // one large body: MB/s, processor time per GiB
-	idle                  // memory of a connection that does nothing
-	fair                  // latency of a second org, alone and beside a flood of the first
+	rated     measure = iota // at a rate: processor time per operation, latency
+	stream                   // one large body: MB/s, processor time per GiB
+	idle                     // memory of a connection that does nothing
+	fair                     // latency of a second org, alone and beside a flood of the first
+	fairApart                // the same, beside a flood that costs nobody but whoever it goes through
 )
 
 var rows = []row{
@@ -56,7 +57,8 @@ var rows = []row{
 	{"connect/connect", "a new tunnel by CONNECT, through a door, with one request, 150 a second", rated,
 		append(tunnels("connect", 150), direct("pass.test", "connect", 150))},
 	{"connect/idle", "1,000 idle tunnels by CONNECT, through a door", idle, tunnels("idle", 0)},
-	{"fairness", "requests of a second org while the first opens connections and looks up names as fast as it can", fair, nil},
+	{"fairness/crowded", "requests of a second org while the first passes connections through and looks up names as fast as it can, its clients and the target on the same processors", fair, nil},
+	{"fairness/apart", "requests of a second org while the first has connections opened and looks up names as fast as it can, to a server of its own that like its clients takes the processor from nobody", fairApart, nil},
 }
 
 const large = 256 << 20

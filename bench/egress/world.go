@@ -19,7 +19,8 @@ import (
 const (
 	gatewayAddr = "203.0.113.1"
 	targetAddr  = "203.0.113.2"
-	doorAddr    = "10.99.0.0" // where the references listen for their client
+	floodAddr   = "203.0.113.3" // the target of a flood: a server of its own
+	doorAddr    = "10.99.0.0"   // where the references listen for their client
 	clientAddr  = "10.99.0.1"
 )
 
@@ -64,7 +65,7 @@ func newWorld(ctx context.Context, tools, bin string) (*world, error) {
 	if err := w.certificates(); err != nil {
 		return w, err
 	}
-	target, err := w.start("target", w.net, w.tool("target"), "-https", targetAddr+":443", "-dns", targetAddr+":53", "-answer", targetAddr,
+	target, err := w.start("target", w.net, w.tool("target"), "-https", targetAddr+":443", "-dns", targetAddr+":53", "-answer", targetAddr, "-flood", floodAddr,
 		"-cert", w.path("target.pem"), "-key", w.path("target.key"))
 	if err != nil {
 		return w, err
@@ -72,8 +73,23 @@ func newWorld(ctx context.Context, tools, bin string) (*world, error) {
 	if err := w.net.awaitPort("tcp", targetAddr+":443", target); err != nil {
 		return w, err
 	}
+	if err := w.startFlooded(); err != nil {
+		return w, err
+	}
 	w.product, err = w.startProduct(ctx)
 	return w, err
+}
+
+// startFlooded starts the server that a flood goes to.
+func (w *world) startFlooded() error {
+	if _, err := output("ip", "-n", w.net.name, "addr", "add", floodAddr+"/24", "dev", "down0"); err != nil {
+		return err
+	}
+	p, err := w.start("flooded", w.net, lowly(w.tool("target"), "-https", floodAddr+":443", "-cert", w.path("target.pem"), "-key", w.path("target.key"))...)
+	if err != nil {
+		return err
+	}
+	return w.net.awaitPort("tcp", floodAddr+":443", p)
 }
 
 func (w *world) close() {
@@ -154,7 +170,7 @@ func (w *world) certificates() error {
 		return err
 	}
 	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "target"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		DNSNames: []string{"open.test", "pass.test"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		DNSNames: []string{"open.test", "pass.test", "flood.test"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	return w.certificate("target", leaf, root, leafKey, key)
 }
 

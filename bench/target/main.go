@@ -17,17 +17,24 @@ func main() {
 	https := flag.String("https", "", "address of the HTTPS server")
 	names := flag.String("dns", "", "address of the DNS server")
 	addr := flag.String("answer", "", "address that every name has")
+	flood := flag.String("flood", "", "address that flood.test has instead")
 	cert, key := flag.String("cert", "", "PEM"), flag.String("key", "", "PEM")
 	flag.Parse()
-	answer := net.ParseIP(*addr)
 	dns.HandleFunc(".", func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
+		answer := net.ParseIP(*addr)
+		if q.Question[0].Name == "flood.test." {
+			answer = net.ParseIP(*flood)
+		}
 		if q.Question[0].Qtype == dns.TypeA {
 			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: answer}}
 		}
 		w.WriteMsg(m)
 	})
 	for _, network := range []string{"udp", "tcp"} {
+		if *names == "" {
+			break
+		}
 		go func() { log.Fatal((&dns.Server{Addr: *names, Net: network}).ListenAndServe()) }()
 	}
 	http.HandleFunc("/", serve)

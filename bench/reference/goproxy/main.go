@@ -2,10 +2,12 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"flag"
 	"log"
+	"net"
 	"net/http"
 	"os"
 
@@ -18,6 +20,7 @@ func main() {
 	cert, key := flag.String("cert", "", "of the authority, PEM"), flag.String("key", "", "PEM")
 	roots := flag.String("roots", "", "PEM")
 	resolve := flag.String("resolve", "", "what every name is dialled as: host:port")
+	flood := flag.String("flood", "", "what flood.test is dialled as: host:port")
 	flag.Parse()
 	p := goproxy.NewProxyHttpServer()
 	pool := x509.NewCertPool()
@@ -25,9 +28,21 @@ func main() {
 	if err != nil || !pool.AppendCertsFromPEM(pem) {
 		log.Fatal("no roots: ", err)
 	}
-	p.Tr = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64, DialContext: dialer(*resolve)}
+	plain, flooding := dialer(*resolve), dialer(*flood)
+	p.Tr = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr == "flood.test:443" {
+			return flooding(ctx, network, addr)
+		}
+		return plain(ctx, network, addr)
+	}}
 	p.ConnectDialWithReq = nil
-	p.ConnectDial = connectDialer(*resolve)
+	usual, flooded := connectDialer(*resolve), connectDialer(*flood)
+	p.ConnectDial = func(network, addr string) (net.Conn, error) {
+		if addr == "flood.test:443" {
+			return flooded(network, addr)
+		}
+		return usual(network, addr)
+	}
 	if *open {
 		authority, err := tls.LoadX509KeyPair(*cert, *key)
 		if err != nil {
