@@ -83,7 +83,7 @@ func newWorld(t *testing.T, rules string) *world {
 	w.orgCA = orgCA
 	upstreams, upstreamCA := issuer(t)
 	w.proxy, err = proxy.New(proxy.Config{
-		Bindings: w.bindings, Policies: w.policies, Names: names{}, Recorder: w.recorder, Dialer: w.dialer, Flows: flowTable{w.flows},
+		Bindings: w.bindings, Policies: w.policies, Floor: func() *policies.Floor { return floor }, Names: names{}, Recorder: w.recorder, Dialer: w.dialer, Flows: flowTable{w.flows},
 		Certificates: org, UpstreamRoots: upstreamCA, Injector: injector{}, Timeouts: proxy.Timeouts{FirstBytes: 200 * time.Millisecond},
 	})
 	if err != nil {

@@ -27,7 +27,7 @@
 // Public suffixes are refused in allow rules; a wildcard below a suffix of the private section, or below a
 // top-level domain that the list does not know, needs shared: true. In deny rules they are fine.
 // foreign_credentials counts where the inside is seen, and is block unless some layer says otherwise.
-// A denial is Requestable exactly if its reason is no_rule, whichever layer lacks the rule.
+// A denial is Requestable exactly if its reason is no_rule, whichever layer lacks the rule, and it is about a name.
 //
 // A document may also name presets, and repositories in place of hosts ("git: github.com/acme/*" with "access: read"): both are
 // written out as plain rules when it is read. Its tests say what the author expects; RunTests asks them. Lint, Diff,
@@ -40,6 +40,7 @@
 //   - PO-3: a matching deny wins over every allow, in every layer, order and closeness (TestDenyWins, TestEvaluateEqualsReference).
 //   - PO-4: no exemption opens any part of the hard floor (TestNoSettingOpensTheHardFloor).
 //   - PO-31: what is always closed is closed inside an exemption too, in every form of the address (TestAlwaysIsClosedInsideAnExemption).
+//   - PO-33: what the floor closes is denied as that before the policy is asked, and what an exemption opens is open only to rules that name it (TestFloorComesBeforeThePolicy).
 //   - PO-5: no floor, no verdict but deny (TestNilFloorDenies).
 //   - PO-6: a wildcard never matches its apex, nor a name that only ends like it (TestWildcardNeverMatchesApex).
 //   - PO-7: no snapshot, no layer, or a layer without a document denies (TestNoPolicyDenies).
@@ -65,7 +66,7 @@
 // The normal forms themselves: hostname, netaddr, pathmatch. Evaluate checks the shape of a host but trusts the caller
 // that Request.Path is canonical. Dialling the address that was judged, and asking Judge about exactly that one: egress/dial.
 // Freshness: whoever holds a snapshot denies with ReasonStalePolicy when it is too old, by Failure.
-// Exemptions are used only where the policy's verdict is Named too: the dialer compares.
+// Of the addresses that a name has, exemptions are used only where the policy's verdict is Named too: the dialer compares.
 //
 // # Failure
 //

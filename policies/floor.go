@@ -189,10 +189,13 @@ func (f *Floor) JudgeHost(host string) Verdict {
 	if err != nil {
 		return floorVerdict(ReasonHostInvalid)
 	}
-	if hardNames[name] || strings.HasSuffix(name, ".localhost") {
+	if closedName(name) {
 		return floorVerdict(ReasonFloorHard)
 	}
 	return Verdict{Action: Allow, Reason: ReasonAllowed, Layer: FloorLayer}
 }
+
+// closedName reports whether no setting opens a name, which has to be in normal form.
+func closedName(name string) bool { return hardNames[name] || strings.HasSuffix(name, ".localhost") }
 
 func floorVerdict(reason Reason) Verdict { return Verdict{Reason: reason, Layer: FloorLayer} }

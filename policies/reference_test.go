@@ -22,7 +22,7 @@ func reference(layers []Layer, r Request) Verdict {
 	v := Verdict{Reason: reason}
 	if holds == 0 {
 		_, v.Reason = refLayers(layers, r, asked, true)
-		v.Requestable = v.Reason == ReasonNoRule
+		v.Requestable = v.Reason == ReasonNoRule && r.Host != ""
 		return v
 	}
 	v.Action, v.Protocols, v.Observed = Allow, holds, would == 0

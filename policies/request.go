@@ -60,7 +60,7 @@ type Verdict struct {
 	DNS       DNSMode            `json:"dns"`
 	Log       LogMode            `json:"log"`
 	Message   string             `json:"message,omitempty"` // the deny rule's own words
-	// Requestable: what is missing is only a rule, so access may be asked for.
+	// Requestable: access may be asked for, as the function of that name says.
 	Requestable bool `json:"requestable"`
 	// Observed: a layer would have denied, but only watches (observe_until). Never inject a secret for such a request.
 	Observed bool `json:"observed"`

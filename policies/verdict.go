@@ -98,5 +98,5 @@ func (e *evaluation) denial(o outcome) Verdict {
 		return v
 	}
 	l := &e.s.layers[max(o.missingIn, 0)]
-	return Verdict{Reason: ReasonNoRule, Layer: l.Name, Version: l.Version, Requestable: true}
+	return Verdict{Reason: ReasonNoRule, Layer: l.Name, Version: l.Version, Requestable: Requestable(ReasonNoRule, e.r.Host)}
 }

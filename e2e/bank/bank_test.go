@@ -66,10 +66,12 @@ func (w *world) verdicts(rows []*row) []*verdict {
 		if len(mine) == 0 {
 			continue
 		}
-		if byPolicy[r.Policy] == nil {
-			order = append(order, r.Policy)
+		for _, p := range mine {
+			if byPolicy[p.kase.Under] == nil {
+				order = append(order, p.kase.Under)
+			}
+			byPolicy[p.kase.Under] = append(byPolicy[p.kase.Under], p)
 		}
-		byPolicy[r.Policy] = append(byPolicy[r.Policy], mine...)
 	}
 	slices.Sort(order)
 	for _, policy := range order {

@@ -2,6 +2,7 @@ package bank
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +49,7 @@ type ask struct {
 // A kase is one thing that a sandbox tries. {mark} in its text becomes a word that nothing else says.
 type kase struct {
 	Name  string           `yaml:"name"`
+	Under string           `yaml:"under"` // the policy that it is played under; default the row's
 	Paths []string         `yaml:"paths"` // default the row's
 	Each  []string         `yaml:"each"`  // played once for each of these, as {each}
 	Do    []map[string]any `yaml:"do"`
@@ -188,6 +190,7 @@ func (p *play) String() string {
 func (r *row) plays(available []string) []*play {
 	var all []*play
 	add := func(c kase, allow, plain bool) {
+		c.Under = cmp.Or(c.Under, r.Policy)
 		if len(c.Paths) == 0 {
 			c.Paths = r.Paths
 		}

@@ -183,10 +183,8 @@ func (d *Dialer) verdict(t Target, a netip.Addr) policies.Verdict {
 	switch {
 	case !v.Allowed():
 		return v
-	case v.Named && !t.Named && policies.Classify(a) != policies.Public:
-		return policies.Denied(policies.ReasonFloorSoft)
 	case v.Named && !t.Named:
-		return policies.Denied(policies.ReasonPort25)
+		return policies.NotNamed(a)
 	case t.Address != nil:
 		return t.Address(a)
 	}

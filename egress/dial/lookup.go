@@ -55,7 +55,7 @@ func (d *Dialer) answerVerdict(t Target, a netip.Addr) policies.Verdict {
 	case !v.Allowed():
 		return v
 	case v.Named && !t.Named:
-		return policies.Denied(policies.ReasonFloorSoft)
+		return policies.NotNamed(a)
 	case t.Address != nil:
 		return t.Address(a)
 	}

@@ -55,7 +55,8 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 	if r.Host != "" && f.Remote.IsValid() {
 		r.Addr = f.Remote.Addr() // a range denied since ends the flow, under whatever name it was dialled
 	}
-	v := snapshot.Evaluate(&r)
+	floor := t.cfg.Floor()
+	v := floor.Evaluate(b.Org, snapshot, &r)
 	if v.Allowed() && f.Opaque && t.mustSee(b, f, v) {
 		return policies.Denied(policies.ReasonRevoked)
 	}
@@ -68,12 +69,12 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 	if !v.Allowed() || !f.Remote.IsValid() {
 		return v
 	}
-	under := t.cfg.Floor().Judge(b.Org, f.Remote.Addr(), f.Remote.Port())
+	under := floor.Judge(b.Org, f.Remote.Addr(), f.Remote.Port())
 	switch {
 	case !under.Allowed():
 		return under
 	case under.Named && !v.Named: // only by an exemption, which a policy that names nothing may not use
-		return policies.Denied(policies.ReasonFloorSoft)
+		return policies.NotNamed(f.Remote.Addr())
 	}
 	return v
 }

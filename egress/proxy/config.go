@@ -169,10 +169,11 @@ type Limits struct {
 	ResponseHeader int64 // bytes of an upstream's answer head; 256 KiB
 }
 
-// Config is what a Proxy needs. Bindings, Policies, Names, Recorder, Dialer and Flows must be set.
+// Config is what a Proxy needs. Bindings, Policies, Floor, Names, Recorder, Dialer and Flows must be set.
 type Config struct {
 	Bindings Bindings
 	Policies PolicySource
+	Floor    func() *policies.Floor // the current one, asked after Policies; nil from it denies everything as stale
 	Names    Names
 	Recorder Recorder
 	Dialer   Dialer
@@ -213,8 +214,8 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	switch {
-	case c.Bindings == nil, c.Policies == nil, c.Names == nil, c.Recorder == nil, c.Dialer == nil, c.Flows == nil:
-		return c, errors.New("proxy: bindings, policies, names, recorder, dialer and flows are all needed")
+	case c.Bindings == nil, c.Policies == nil, c.Floor == nil, c.Names == nil, c.Recorder == nil, c.Dialer == nil, c.Flows == nil:
+		return c, errors.New("proxy: bindings, policies, floor, names, recorder, dialer and flows are all needed")
 	case c.Self != nil && !c.SelfAddr.IsValid():
 		return c, errors.New("proxy: a handler for portreeve.internal without its address")
 	}

@@ -1,7 +1,7 @@
 // Package proxy serves the transparent connections of sandboxes: whatever a sandbox dials arrives here, is judged, and is
 // refused, passed through or opened.
 //
-//	p, err := proxy.New(proxy.Config{Bindings: ..., Policies: ..., Names: ..., Recorder: ..., Dialer: ..., Flows: ...})
+//	p, err := proxy.New(proxy.Config{Bindings: ..., Policies: ..., Floor: ..., Names: ..., Recorder: ..., Dialer: ..., Flows: ...})
 //	err = p.Serve(ctx, listener) // LocalAddr is the original destination, RemoteAddr the sandbox
 //	err = p.Shutdown(ctx)        // drains
 //
@@ -37,7 +37,7 @@
 //   - EP-3: each request is recorded before it is forwarded, and not forwarded if it can't be (TestRecordComesBeforeDial).
 //   - EP-4: each relay is recorded before it is dialled, and not dialled if it can't be (TestRecordComesBeforeDial).
 //   - EP-5: of a connection that belongs to no sandbox not a byte is read (TestUnboundConnectionIsClosedUnread).
-//   - EP-6: without a fresh snapshot of at least the binding's revision nothing is dialled (TestNoFreshSnapshotNoConnection).
+//   - EP-6: without a fresh snapshot of at least the binding's revision nothing is dialled, nor without a floor (TestNoFreshSnapshotNoConnection, TestNoFloorNoConnection).
 //   - EP-7: a synthetic address without a name is never dialled (TestSyntheticAddressWithoutNameIsNeverDialled).
 //   - EP-8: HTTP/1 reaches the server through the strict front only, request by request (TestStrictHead).
 //   - EP-9: the path that is sent is the path that was judged (TestPathIsJudgedAsItIsSent).
@@ -72,10 +72,11 @@
 //   - EP-74: no upstream's answer is taken for one of ours (TestNoAnswerPassesForOurs).
 //   - EP-75: what a sandbox does wrong is in the log once a second at most (TestLogIsNotTheSandboxs).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
+//   - EP-152: a connection by address is judged by the floor before the policy, through every door, and is recorded and told so (TestAddressIsJudgedByTheFloorFirst).
 //
 // # Not here
 //
-// Verdicts: policies. Resolving, the floor, connecting: the Dialer. Caps and re-judging of live flows: the FlowTable. Which secret
+// Verdicts: policies. Resolving, the floor of what a name leads to, connecting: the Dialer. Caps and re-judging of live flows: the FlowTable. Which secret
 // goes where: the Injector. What is a credential: secrets. Who is at a door, and what is spoken there: explicit, socks. Request
 // bodies are not looked into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
 // passed TLS tells, and a relay nothing. Early hints (103) are not

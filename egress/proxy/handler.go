@@ -224,9 +224,9 @@ func (x *exchange) answer(j judgement, f failed, decision string) {
 	})
 }
 
-// requestURL is where access to what was refused may be asked for: only what no rule allows, and only by name.
+// requestURL is where access to what was refused may be asked for.
 func (x *exchange) requestURL(v policies.Verdict) string {
-	if x.p.cfg.Self == nil || x.c.host == "" || !v.Requestable || v.Reason != policies.ReasonNoRule {
+	if x.p.cfg.Self == nil || !v.Requestable {
 		return ""
 	}
 	return "http://" + SelfHost + "/requests"

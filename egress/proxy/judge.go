@@ -41,7 +41,7 @@ func (c *connection) request(stage policies.Stage, protocol policies.Protocol) p
 	return r
 }
 
-// judge asks the snapshot in force now. Without a fresh one of at least the binding's revision, nothing is allowed.
+// judge asks the floor and the snapshot in force now. Without a fresh one of at least the binding's revision, nothing is allowed.
 func (c *connection) judge(req policies.Request) judgement {
 	j := judgement{req: req}
 	s, revision, err := c.p.cfg.Policies.Snapshot(c.binding)
@@ -53,9 +53,18 @@ func (c *connection) judge(req policies.Request) judgement {
 	case revision < c.binding.MinRevision:
 		j.v, j.revision = policies.Denied(policies.ReasonStalePolicy), revision
 	default:
-		j.v, j.revision = s.Evaluate(&req), revision
+		j.v, j.revision = c.verdict(s, &req), revision
 	}
 	return j
+}
+
+// verdict asks the floor, then the policy. A connection by address is told what the floor closes before it is told what a rule lacks.
+func (c *connection) verdict(s *policies.Snapshot, req *policies.Request) policies.Verdict {
+	floor := c.p.cfg.Floor()
+	if floor == nil { // there is none while no policy is fresh
+		return policies.Denied(policies.ReasonStalePolicy)
+	}
+	return floor.Evaluate(c.binding.Org, s, req)
 }
 
 // target is what may be dialled for a judgement: its host and port, and the questions that the dialer must ask.

@@ -16,12 +16,14 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/policies"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,6 +40,7 @@ type world struct {
 	recorder *recorder
 	dialer   *dialer
 	flows    *flowTable
+	floor    atomic.Pointer[policies.Floor]
 	injector *injector
 	orgCA    *authority
 	realCA   *authority // of the upstreams
@@ -71,8 +74,9 @@ func newWorld(t testing.TB, rules string, change ...func(*Config)) *world {
 	if err := w.bindings.Bind(egress.Binding{Sandbox: testSandbox, Org: testOrg, Incarnation: 1, Generation: 1, Addr: sandboxAddr}); err != nil {
 		t.Fatal(err)
 	}
+	w.under(policies.FloorConfig{Exempt: []policies.Exemption{{CIDR: netip.MustParsePrefix("203.0.113.0/24"), Orgs: []string{testOrg}}}})
 	cfg := Config{
-		Bindings: w.bindings, Policies: w.policies, Names: w.names, Recorder: w.recorder, Dialer: w.dialer, Flows: w.flows,
+		Bindings: w.bindings, Policies: w.policies, Floor: w.floor.Load, Names: w.names, Recorder: w.recorder, Dialer: w.dialer, Flows: w.flows,
 		Certificates: w.orgCA, UpstreamRoots: w.realCA.pool(), SelfAddr: selfAddr,
 		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -97,6 +101,16 @@ func newWorld(t testing.TB, rules string, change ...func(*Config)) *world {
 		w.flows.check(t)
 	})
 	return w
+}
+
+// under puts another floor in force.
+func (w *world) under(cfg policies.FloorConfig) {
+	w.t.Helper()
+	floor, err := policies.NewFloor(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.floor.Store(floor)
 }
 
 type testLog struct{ t testing.TB }

@@ -64,10 +64,7 @@ func (s *Server) judge(b egress.Binding, host string) (policies.Verdict, *polici
 	if floor == nil { // there is none while no policy is fresh: not the name is at fault
 		return policies.Denied(policies.ReasonStalePolicy), nil, 0
 	}
-	if v := floor.JudgeHost(host); !v.Allowed() {
-		return v, nil, 0
-	}
-	return snapshot.Evaluate(&policies.Request{Stage: policies.StageName, Host: host, Now: s.cfg.Now()}), snapshot, revision
+	return floor.Evaluate(b.Org, snapshot, &policies.Request{Stage: policies.StageName, Host: host, Now: s.cfg.Now()}), snapshot, revision
 }
 
 // A subject is what a decision is about.

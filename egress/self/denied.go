@@ -45,9 +45,8 @@ func view(d decisions.Decision) denial {
 	return v
 }
 
-// requestable: what was missing is only a rule, and what is asked for can be named.
 func requestable(d decisions.Decision) bool {
-	return d.Verdict == policies.Deny.String() && d.Reason == policies.ReasonNoRule.String() && d.Host != ""
+	return d.Verdict == policies.Deny.String() && policies.Requestable(policies.Reason(d.Reason), d.Host)
 }
 
 func (h *Handler) denials(w http.ResponseWriter, _ *http.Request, b egress.Binding) error {

@@ -26,7 +26,7 @@ func (h *Handler) services(w http.ResponseWriter, _ *http.Request, b egress.Bind
 		About    string   `json:"about"`
 	}{Services: []string{}, About: "Requests over https to these hosts get their credential on the way; send them without one."}
 	for _, p := range places {
-		v := h.judge(b, s, floor, policies.Request{Stage: policies.StageConnect, Host: p.Host, Port: p.Port, Protocol: policies.HTTPS, Now: h.cfg.Now()})
+		v := floor.Evaluate(b.Org, s, &policies.Request{Stage: policies.StageConnect, Host: p.Host, Port: p.Port, Protocol: policies.HTTPS, Now: h.cfg.Now()})
 		name := p.Host
 		if p.Port != 443 {
 			name = destination(p.Host, "", p.Port)

@@ -89,24 +89,6 @@ func (q question) inside(r *policies.Request) error {
 	return nil
 }
 
-// judge asks the floor and the policy in force, as the proxy would, at the time in r.
-func (h *Handler) judge(b egress.Binding, s *policies.Snapshot, floor *policies.Floor, r policies.Request) policies.Verdict {
-	v := policies.Verdict{}
-	if r.Host != "" {
-		v = floor.JudgeHost(r.Host)
-	} else {
-		v = floor.Judge(b.Org, r.Addr, r.Port)
-	}
-	if !v.Allowed() {
-		return v
-	}
-	needed := v.Named // an exemption, which only a rule that names the address may use
-	if v = s.Evaluate(&r); v.Allowed() && needed && !v.Named {
-		return policies.Denied(policies.ReasonFloorSoft)
-	}
-	return v
-}
-
 // fresh returns what is judged by now.
 func (h *Handler) fresh(b egress.Binding) (*policies.Snapshot, *policies.Floor, error) {
 	s, revision, err := h.cfg.Policies.Snapshot(b)
@@ -131,7 +113,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request, b egress.Binding
 		return err
 	}
 	req.Now = h.cfg.Now()
-	v := h.judge(b, s, floor, req)
+	v := floor.Evaluate(b.Org, s, &req)
 	out := struct {
 		Verdict     string `json:"verdict"`
 		Reason      string `json:"reason"`

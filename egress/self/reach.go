@@ -198,7 +198,7 @@ func (x *explorer) allowed(req policies.Request) bool {
 		return false
 	}
 	for _, req.Now = range []time.Time{x.now, x.end} {
-		if !x.h.judge(x.b, x.s, x.floor, req).Allowed() {
+		if !x.floor.Evaluate(x.b.Org, x.s, &req).Allowed() {
 			return false
 		}
 	}

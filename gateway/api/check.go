@@ -81,13 +81,7 @@ func (s *Server) check(ctx context.Context, c *caller, in *checkIn) (*checkOut, 
 	if err != nil {
 		return nil, err
 	}
-	v := s.Floor.JudgeHost(r.Host)
-	if r.Host == "" {
-		v = s.Floor.Judge(c.org(), r.Addr, r.Port)
-	}
-	if v.Allowed() {
-		v = snapshot.Evaluate(&r)
-	}
+	v := s.Floor.Evaluate(c.org(), snapshot, &r)
 	explanation, err := json.Marshal(snapshot.Explain(&r))
 	if err != nil {
 		return nil, err

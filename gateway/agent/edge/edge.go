@@ -176,7 +176,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 		return err
 	}
 	e.proxy, err = proxy.New(proxy.Config{
-		Bindings: e.bindings, Policies: fresh{e.holder}, Names: names{e.names}, Recorder: recorder,
+		Bindings: e.bindings, Policies: fresh{e.holder}, Floor: e.holder.Floor, Names: names{e.names}, Recorder: recorder,
 		Dialer: dialer{e.dialer, e.flows}, Flows: flowTable{e.flows}, Meters: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
 		Certificates: e.issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
 		NameBudget: e.resolver.Charge, Self: e.self, SelfAddr: e.names.Self(), AllowOuterECH: start.HiddenNames,
