@@ -79,7 +79,7 @@ e2e: setup build ## the black-box tests alone; RUN=regex chooses
 bank: setup build ## the bank of known bugs, played against the running product; RUN=regex chooses ids
 	$(GO) test -count=1 -v -timeout 15m -run '^TestBank$$' ./e2e/bank -args -elsewhere -rows '$(RUN)'
 
-bank-sensitivity: setup build ## the bank against an edge whose policy always allows, and one whose policy always denies
+bank-sensitivity: setup build ## the bank against edges made worse: a policy that always allows, no other walls beside that, a policy that always denies
 	$(GO) test -count=1 -v -timeout 30m -run '^TestSensitivity$$' ./e2e/bank -args -sensitivity
 
 demo: setup build ## the tour: each step, and what it saw

@@ -191,16 +191,22 @@ var hostileProgram = sync.OnceValues(func() ([]byte, error) {
 // armed makes a sandbox with the program hostile in it.
 func armed(t *testing.T, p *lab.Product, more ...any) *box {
 	t.Helper()
+	b := sandbox(t, p, more...)
+	b.arm()
+	return b
+}
+
+// arm puts the program hostile into the sandbox.
+func (b *box) arm() {
+	b.t.Helper()
 	program, err := hostileProgram()
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	b := sandbox(t, p, more...)
 	b.write("/workspace/hostile", program)
 	if r := b.exec("chmod", "755", "/workspace/hostile"); r.Code != 0 {
-		t.Fatalf("making hostile a program: %+v", r)
+		b.t.Fatalf("making hostile a program: %+v", r)
 	}
-	return b
 }
 
 // background starts a command that goes on by itself.

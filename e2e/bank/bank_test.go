@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"portreeve.dev/lab"
 )
 
 var chosen = flag.String("rows", "", "ids of the rows to play, a regular expression")
@@ -50,8 +52,8 @@ type verdict struct {
 	allow    int
 	denyBad  int
 	allowBad int
-	through  int // deny cases, other than the plain one, that did not hold
 	problems []string
+	denied   []*play // deny cases that were played
 }
 
 // verdicts plays the rows, those of one policy after another.
@@ -78,6 +80,7 @@ func (w *world) verdicts(rows []*row) []*verdict {
 		w.playAll(policy, byPolicy[policy])
 	}
 	var all []*verdict
+	done := runTests(rows)
 	for _, r := range rows {
 		v := &verdict{row: r}
 		for _, p := range plays[r] {
@@ -85,7 +88,7 @@ func (w *world) verdicts(rows []*row) []*verdict {
 		}
 		w.saves(r, v)
 		w.program(r, v)
-		w.elsewhere(r, v)
+		v.elsewhere(done)
 		if r.Open != "" {
 			v.problems = append(v.problems, r.ID+" is open: "+r.Open)
 		}
@@ -105,7 +108,6 @@ func (v *verdict) add(allow bool, name, problem string) {
 	} else {
 		v.deny++
 		v.denyBad += len1(problem)
-		v.through += len1(problem)
 	}
 }
 
@@ -127,11 +129,9 @@ func (v *verdict) take(p *play) {
 		}
 	default:
 		v.deny++
+		v.denied = append(v.denied, p)
 		if failed {
 			v.denyBad++
-			if !p.plain {
-				v.through++
-			}
 		}
 	}
 }
@@ -174,7 +174,9 @@ func TestRowsAreWhole(t *testing.T) {
 	there := map[string]bool{}
 	for _, r := range rows {
 		there[r.ID] = true
-		understood(t, r.plays(paths))
+		plays := r.plays(paths)
+		understood(t, plays)
+		provedBy(t, r, plays)
 	}
 	for n := range 115 {
 		if id := fmt.Sprintf("B%02d", n+1); there[id] == without.MatchString(id) {
@@ -184,6 +186,24 @@ func TestRowsAreWhole(t *testing.T) {
 	for n := range 6 {
 		if id := fmt.Sprintf("X%02d", n+1); !there[id] {
 			t.Errorf("row %s is not there", id)
+		}
+	}
+}
+
+// provedBy: what another wall than the policy refuses has a proof by removal, which is there.
+func provedBy(t *testing.T, r *row, plays []*play) {
+	t.Helper()
+	root, err := lab.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := slices.ContainsFunc(plays, func(p *play) bool { return !p.allow && p.wall() != byPolicy && p.wall() != byGo })
+	if other != (len(r.Proof) > 0) {
+		t.Errorf("%s: cases that another wall refuses: %v; proofs: %v", r.ID, other, r.Proof)
+	}
+	for _, id := range r.Proof {
+		if files, err := proofsOf(root, id); err != nil || len(files) == 0 {
+			t.Errorf("%s: no proof by removal of %s: %v", r.ID, id, err)
 		}
 	}
 }

@@ -51,6 +51,8 @@ func (w *world) hosts() {
 	for i := range 8 {
 		w.lab.DNS.Set(fmt.Sprintf("rebind%d.test", i+1), lab.Record{Answers: [][]netip.Addr{{w.lab.Addr("good.test")}, {netip.MustParseAddr("127.0.0.1")}}})
 	}
+	// Every answer is another one, for a thousand tries: the lab's server or, on the same port, the API of the gateway itself.
+	w.lab.DNS.Set("rebound.test", lab.Record{Answers: [][]netip.Addr{{w.lab.TCP.Addr}, {netip.MustParseAddr("127.0.0.1")}}})
 	web := lab.At(w.lab.TCP.Addr)
 	w.lab.DNS.Set("badh2.test", web)
 	names := []string{"opened.test", "more.test", "port.test", "github.com", "registry.npmjs.org", "dns.google", "dns.example"}

@@ -31,6 +31,12 @@ func (p *play) fault(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
+// escaped is a fault that was seen outside: the attack got through.
+func (p *play) escaped(format string, args ...any) {
+	p.outside = true
+	p.fault(format, args...)
+}
+
 // judge compares what was seen with what the case names.
 func (w *world) judge(p *play, record []decision) {
 	if p.start == 0 {
@@ -46,13 +52,18 @@ func (w *world) judge(p *play, record []decision) {
 			p.fault("edge grew by %d MiB, more than %d", grown, p.kase.Flat)
 		}
 	}
+	if p.kase.Busy > 0 {
+		if took := w.memory.took(p.start, p.end); took > time.Duration(p.kase.Busy)*time.Millisecond {
+			p.fault("edge took %v of processor time, more than %d ms", took, p.kase.Busy)
+		}
+	}
 }
 
 // judgeEvil: nothing reaches evil.test, whose recorder and address on the uplink say so.
 func (w *world) judgeEvil(p *play) {
 	for _, c := range w.lab.Evil.Contacts() {
 		if p.within(c.At) && !p.kase.Slow || strings.Contains(c.Bytes, p.mark) {
-			p.fault("evil.test was reached at %v: %.60q", c.To, c.Bytes)
+			p.escaped("evil.test was reached at %v: %.60q", c.To, c.Bytes)
 			break
 		}
 	}
@@ -63,7 +74,7 @@ func (w *world) judgeEvil(p *play) {
 		return p.within(q.At) && (q.Touches(w.lab.Evil.Addr) || q.Touches(w.lab.Evil.Addr6) || q.Broken)
 	})
 	if len(seen) > 0 {
-		p.fault("on the uplink: %v", seen[0])
+		p.escaped("on the uplink: %v", seen[0])
 	}
 	for _, host := range p.kase.Silent {
 		addr, err := netip.ParseAddr(host)
@@ -72,7 +83,7 @@ func (w *world) judgeEvil(p *play) {
 		}
 		seen := w.lab.Capture.Seen(func(q lab.Packet) bool { return p.within(q.At) && q.SYN && q.Dst == addr })
 		if len(seen) > 0 {
-			p.fault("%s was dialled: %v", host, seen[0])
+			p.escaped("%s was dialled: %v", host, seen[0])
 		}
 	}
 }
@@ -88,7 +99,7 @@ func (w *world) judgeNames(p *play) {
 	for _, name := range asked {
 		never := name == "evil.test" || strings.HasSuffix(name, ".evil.test") || slices.Contains(p.kase.Unasked, name)
 		if never && !p.kase.Slow {
-			p.fault("the name server was asked for %s", name)
+			p.escaped("the name server was asked for %s", name)
 		}
 	}
 	for _, name := range p.kase.Asked {
@@ -111,7 +122,7 @@ func (w *world) judgeArrivals(p *play) {
 		addr := w.lab.Addr(p.kase.Wire)
 		seen := w.lab.Capture.Seen(func(q lab.Packet) bool { return q.Dst == addr && q.FromGate && q.Says(p.mark) })
 		if (len(seen) > 0) != (want > 0) {
-			p.fault("%d packets with the mark went to %s", len(seen), p.kase.Wire)
+			p.escaped("%d packets with the mark went to %s", len(seen), p.kase.Wire)
 		}
 		return
 	}
@@ -125,7 +136,7 @@ func (w *world) judgeArrivals(p *play) {
 		}
 	}
 	if n != want && want != whatever {
-		p.fault("%d requests with the mark arrived, want %d: %s", n, want, strings.Join(lines, "; "))
+		p.escaped("%d requests with the mark arrived, want %d: %s", n, want, strings.Join(lines, "; "))
 	}
 	for _, text := range p.kase.Upstream {
 		if re := whole(text); !slices.ContainsFunc(lines, re.MatchString) {
@@ -135,7 +146,7 @@ func (w *world) judgeArrivals(p *play) {
 	for _, text := range p.kase.Never {
 		re := whole(text)
 		if i := slices.IndexFunc(lines, re.MatchString); i >= 0 {
-			p.fault("what arrived has %q", lines[i])
+			p.escaped("what arrived has %q", lines[i])
 		}
 	}
 }

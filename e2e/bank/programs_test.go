@@ -37,8 +37,11 @@ type check func(allow bool, name, problem string)
 
 // programs play what needs more than the bytes of one sandbox.
 var programs = map[string]func(w *world, done check){
+	"asleep":    asleep,
 	"flips":     flips,
+	"kernel":    kernelSets,
 	"leaf-keys": leafKeys,
+	"rebound":   rebound,
 	"reuse":     reuse,
 	"scan":      scanned,
 	"tightened": tightened,
@@ -115,6 +118,41 @@ func tightened(w *world, done check) {
 	done(false, "a new one is refused", unless(again == "nxdomain" || again == "reset", "it came to %q", again))
 }
 
+// asleep: a rule is taken away while a sandbox is paused. Once it runs again, neither the connection that the rule had allowed
+// nor a new one gets through.
+func asleep(w *world, done check) {
+	policy := func(hosts ...string) map[string]any {
+		return map[string]any{"rules": []any{map[string]any{"id": "now", "action": "allow", "hosts": hosts, "ports": []int{7, 443}, "protocols": []string{"tcp", "https", "tls"}}}}
+	}
+	w.call("PUT", "/policies/asleep?wait=applied", policy("tcp.test", "good.test", "more.test"), 200, nil)
+	b := w.under("asleep")
+	ask := func(host, word string) string {
+		came, _ := b.says(5000, map[string]any{"ask": map[string]any{"to": host + ":443", "target": "/" + word}})
+		return came
+	}
+	came := ask("good.test", "asleep-first")
+	done(true, "a request before the pause", unless(came == "200", "it came to %q", came))
+	b.exec(20, "sh", "-c", "((echo flow-asleep; sleep 1000) | nc tcp.test 7) >/dev/null 2>&1 &")
+	_, err := w.lab.Capture.Await(10*time.Second, func(q lab.Packet) bool { return q.FromGate && q.Says("flow-asleep") })
+	done(true, "a connection to begin with", unless(err == nil, "%v", err))
+	w.call("POST", "/sandbox/"+b.id+"/pause", nil, 200, nil)
+	w.call("PUT", "/policies/asleep?wait=applied", policy("more.test"), 200, nil)
+	w.call("POST", "/sandbox/"+b.id+"/resume", nil, 200, nil)
+	came = ask("good.test", "asleep-denied")
+	done(false, "what the rule allowed is refused after the pause", unless(came == "nxdomain" || came == "reset" || strings.HasPrefix(came, "alert"), "it came to %q", came))
+	came, _ = b.says(3000, map[string]any{"connect": "tcp.test:7"})
+	done(false, "a new connection too", unless(came == "nxdomain" || came == "reset", "it came to %q", came))
+	err = lab.Await(5*time.Second, "the end of the connection from before", func() bool { return w.lab.TCP.Connections() == 0 })
+	done(false, "the connection from before has ended", unless(err == nil, "%v", err))
+	came = ask("more.test", "asleep-last")
+	done(true, "what is still allowed", unless(came == "200", "it came to %q", came))
+	arrived := 0
+	for _, q := range w.lab.Web.Requests("good.test") {
+		arrived += strings.Count(q.URI, "asleep-denied")
+	}
+	done(false, "nothing of it arrived", unless(arrived == 0, "%d requests did", arrived))
+}
+
 // under makes a sandbox under a policy that is there already.
 func (w *world) under(policy string) *box {
 	w.t.Helper()
@@ -177,7 +215,16 @@ func flips(w *world, done check) {
 	done(true, "some of it arrives, and nothing that was not allowed", unless(arrived <= allowed && arrived > 0, "%d arrived, %d are recorded", arrived, allowed))
 }
 
-// reuse: the next sandbox gets the next one's own verdicts while the last one's connection may still be there.
+// rebound: a name whose answers take turns is asked for a thousand times. One of them is the gateway's own API.
+func rebound(w *world, done check) {
+	came, _ := w.box("all").says(5000, map[string]any{"ask": map[string]any{"to": "rebound.test:8080", "host": "rebound.test:8080", "target": "/rebound", "again": 1000}})
+	others := regexp.MustCompile(`(^|, )(200|reset|eof|alert: [a-z ]+) \d+`).ReplaceAllString(came, "")
+	done(false, "a thousand tries, none of which reached the gateway", unless(others == "", "they came to %q", came))
+	done(true, "the open answer is served", unless(strings.Contains(came, "200 "), "they came to %q", came))
+}
+
+// reuse: while the address of the last sandbox rests, the next one has another, verdicts of its own, and no connection of the
+// last one's. That the address itself comes back clean, two minutes later, is for a test that fills a small range.
 func reuse(w *world, done check) {
 	last := w.box("web")
 	var wait sync.WaitGroup
@@ -191,11 +238,43 @@ func reuse(w *world, done check) {
 	err = lab.Await(5*time.Second, "the end of the deleted sandbox's connections", func() bool { return w.lab.TCP.Connections() == 0 })
 	done(false, "a deleted sandbox's connection ends", unless(err == nil, "%v", err))
 	next := w.box("empty")
-	done(false, "the next one has another address", unless(next.addr != last.addr, "both had %s", next.addr))
+	done(false, "the next one has another address, as that one rests", unless(next.addr != last.addr, "both had %s", next.addr))
 	came, _ := next.says(3000, map[string]any{"ask": map[string]any{"to": "good.test:443"}})
 	done(false, "and its own policy", unless(came == "nxdomain", "it came to %q", came))
 	came, _ = w.box("web").says(3000, map[string]any{"ask": map[string]any{"to": "good.test:443"}})
 	done(true, "one under the old policy is served", unless(came == "200", "it came to %q", came))
+}
+
+// kernelSets: the kernel's own tables know the sandboxes that there are, and none that is gone.
+func kernelSets(w *world, done check) {
+	first, second := w.box("web"), w.box("web")
+	knows := func(b *box) bool {
+		r := w.p.InEdge("nft", "list", "ruleset")
+		if r.Code != 0 {
+			w.t.Fatalf("listing the rules: %v", r)
+		}
+		return regexp.MustCompile(`\b` + regexp.QuoteMeta(b.addr) + `\b`).MatchString(r.Stdout)
+	}
+	done(true, "both are known", unless(knows(first) && knows(second), "%v and %v", knows(first), knows(second)))
+	w.call("DELETE", "/sandbox/"+first.id, nil, 200, nil)
+	done(false, "one that was deleted is not", unless(!knows(first), "%s is", first.addr))
+	done(true, "its neighbour is", unless(knows(second), "%s is not", second.addr))
+	came, _ := second.says(3000, map[string]any{"ask": map[string]any{"to": "good.test:443"}})
+	done(true, "and is served", unless(came == "200", "it came to %q", came))
+	if r := w.p.InEdge("nft", "flush", "set", "inet", "portreeve", "bound"); r.Code != 0 {
+		done(false, "a sandbox that the kernel lost", fmt.Sprint(r))
+		return
+	}
+	came, _ = second.says(3000, map[string]any{"ask": map[string]any{"to": "good.test:443"}})
+	done(false, "a sandbox that the kernel lost reaches nothing", unless(came != "200", "it came to %q", came))
+	old, err := w.p.Kill("node", syscall.SIGKILL)
+	if err == nil {
+		err = w.p.AwaitRestart("node", old, 15*time.Second)
+	}
+	if err == nil {
+		err = lab.Await(15*time.Second, "the sandbox in the kernel's set", func() bool { return knows(second) })
+	}
+	done(true, "the next node compares, and puts it back", unless(err == nil, "%v", err))
 }
 
 // scanned: a neighbour tries every port of a sandbox that listens, and all of the addresses around.

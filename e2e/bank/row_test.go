@@ -22,7 +22,8 @@ type row struct {
 	Cause  string   `yaml:"cause"`
 	Policy string   `yaml:"policy"` // a file in policies
 	Paths  []string `yaml:"paths"`
-	Wall   string   `yaml:"wall"`  // what holds the deny cases when the policy does not: identity, parse, floor, ...
+	Wall   string   `yaml:"wall"`  // what refuses the deny cases, if not the policy: identity, parse, floor, ...
+	Proof  []string `yaml:"proof"` // of other walls: the invariants whose proofs by removal show that they are what refuses
 	Open   string   `yaml:"open"`  // why the row does not hold yet
 	Plain  *ask     `yaml:"plain"` // what the deny cases are after, asked for honestly: the policy refuses it
 	Deny   []kase   `yaml:"deny"`
@@ -53,6 +54,7 @@ type kase struct {
 	Paths []string         `yaml:"paths"` // default the row's
 	Each  []string         `yaml:"each"`  // played once for each of these, as {each}
 	Do    []map[string]any `yaml:"do"`
+	Wall  string           `yaml:"wall"`  // of a deny case, where it is not the row's; "policy" where the policy refuses it
 	Limit int              `yaml:"limit"` // milliseconds per step
 	Slow  bool             `yaml:"slow"`  // played beside the other slow ones; it says {mark}.wild.test so that its records are known
 
@@ -71,7 +73,15 @@ type kase struct {
 	Unasked  []string `yaml:"unasked"`  // names that it must not be asked for, beside evil.test and all below
 	Silent   []string `yaml:"silent"`   // hosts or addresses that nothing goes to meanwhile
 	Flat     int      `yaml:"flat"`     // MiB by which edge's memory may grow meanwhile
+	Busy     int      `yaml:"busy"`     // milliseconds of processor time that edge may take meanwhile
 }
+
+// Two walls have no guard of ours that a proof could take away: what only a verdict of the policy refuses, which the forced
+// edges take away, and what Go's own libraries refuse.
+const (
+	byPolicy = "policy"
+	byGo     = "go"
+)
 
 // whatever is the number of records or arrivals that a case does not care about.
 const whatever = -1
@@ -176,6 +186,20 @@ type play struct {
 	next       int64 // when the next one began
 	steps      []said
 	problems   []string
+	outside    bool // one of them was seen outside: what was refused got there
+}
+
+// wall is what refuses a deny case: the policy, unless the case or its row names another one.
+func (p *play) wall() string {
+	switch {
+	case p.plain:
+		return byPolicy
+	case p.kase.Wall != "":
+		return p.kase.Wall
+	case p.row.Wall != "":
+		return p.row.Wall
+	}
+	return byPolicy
 }
 
 func (p *play) String() string {

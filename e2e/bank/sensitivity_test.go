@@ -1,160 +1,174 @@
 package bank
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"portreeve.dev/lab"
+	"text/tabwriter"
 )
 
 var wholeSensitivity = flag.Bool("sensitivity", false, "play all rows for TestSensitivity, not the few that show that it works")
 
-// few are rows whose attack only the policy holds, and one that another wall holds too.
+// few are rows whose attack only the policy refuses, and one that another wall refuses.
 var few = []string{"B01", "B23", "B42", "B110"}
 
-const evaluateHead = "func (s *Snapshot) Evaluate(r *Request) (v Verdict) {"
-
-// Both take the place of Evaluate; what it would have said stays known for how traffic is treated.
-const (
-	alwaysAllow = `
-// Evaluate allows, whatever was judged.
-func (s *Snapshot) Evaluate(r *Request) Verdict {
-	v := s.judged(r)
-	v.Action, v.Reason, v.Protocols, v.Named, v.Foreign = Allow, ReasonAllowed, AllProtocols, true, ForeignAllow
-	return v
-}
-`
-	alwaysDeny = `
-// Evaluate denies, whatever was judged.
-func (s *Snapshot) Evaluate(r *Request) Verdict {
-	_ = s.judged(r)
-	return Denied(ReasonNoRule)
-}
-`
-)
-
-// TestSensitivity: an edge that always allows fails nearly every deny check, and one that always denies every twin.
+// TestSensitivity plays the rows against edges that were made worse, and counts which checks notice. What a case is after,
+// asked for plainly, is counted apart, as any edge that allows everything fails it.
 func TestSensitivity(t *testing.T) {
 	rows, err := loadRows()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !*wholeSensitivity {
-		rows = slices.DeleteFunc(rows, func(r *row) bool { return !slices.Contains(few, r.ID) })
-	}
-	// What is refused when it is saved, or shown by tests elsewhere, never asks this edge.
-	played := slices.DeleteFunc(slices.Clone(rows), func(r *row) bool { return len(r.Deny)+len(r.Allow) == 0 })
-	for _, r := range played {
+	rows = slices.DeleteFunc(rows, func(r *row) bool {
+		return len(r.Deny)+len(r.Allow) == 0 || !*wholeSensitivity && !slices.Contains(few, r.ID)
+	})
+	// What is refused when it is saved, or shown by programs and tests elsewhere, never asks this edge.
+	for _, r := range rows {
 		r.Tests, r.Program, r.DenySave, r.AllowSave, r.Open = nil, "", nil, nil, ""
 	}
+	var allowing, wallless *tally
 	t.Run("forced to allow", func(t *testing.T) {
-		all := forced(t, "allow", alwaysAllow, played)
-		failed, through := 0, 0
-		var held, plainOnly []string
-		for _, v := range all {
-			wall := v.row.Wall
-			if wall == "" {
-				wall = "?"
-			}
-			switch {
-			case v.denyBad == 0:
-				held = append(held, v.row.ID+" ("+wall+")")
-			case v.through == 0:
-				failed++
-				plainOnly = append(plainOnly, v.row.ID+" ("+wall+")")
-			default:
-				failed++
-				through++
-			}
-		}
-		fmt.Printf("forced to allow: the deny check of %d of %d rows fails (%d %%)\n", failed, len(all), 100*failed/len(all))
-		fmt.Printf("  of them the attack itself gets through in %d; in %d only its plain form does, and another wall holds the attack: %s\n", through, len(plainOnly), strings.Join(plainOnly, ", "))
-		fmt.Printf("  held without the policy: %s\n", strings.Join(held, ", "))
-		if failed*10 < len(all)*9 {
-			t.Errorf("only %d of %d deny checks notice a policy that always allows", failed, len(all))
-		}
-		for _, id := range slices.Concat(held, plainOnly) {
-			if strings.HasSuffix(id, "(?)") {
-				t.Errorf("%s holds without the policy, and does not say by which wall", id)
-			}
+		allowing = count(forced(t, "allow", alwaysAllow, nil, rows))
+		a := allowing.of(byPolicy)
+		fmt.Printf("With Evaluate forced to allow:\n")
+		fmt.Printf("  attacks that only the policy refuses: %d of %d deny checks fail (%d %%), in %d of %d rows; seen from outside in %d\n", a.failed, a.all, percent(a.failed, a.all), len(a.failedRows), len(a.rows), a.outside)
+		fmt.Printf("    those that hold: %s\n", strings.Join(a.held, "; "))
+		fmt.Printf("  what they are after, asked for plainly (any edge that allows fails these): %d of %d\n", allowing.plain.failed, allowing.plain.all)
+		o := allowing.others()
+		fmt.Printf("  attacks that another wall refuses: %d of %d still hold; those that do not, as the policy refused them first: %s\n", o.all-o.failed, o.all, strings.Join(o.names, "; "))
+		if a.failed*10 < a.all*9 {
+			t.Errorf("only %d of %d attacks that the policy alone refuses notice that it allows", a.failed, a.all)
 		}
 	})
+	t.Run("without the other walls", func(t *testing.T) {
+		weak := weakened(t, rows)
+		all := forced(t, "open", alwaysAllow, weak, rows)
+		wallless = count(all)
+		o := wallless.others()
+		fmt.Printf("With Evaluate forced to allow, and the guards taken away that %d proofs by removal take away:\n", len(weak))
+		fmt.Printf("  attacks that another wall refuses: %d of %d deny checks fail (%d %%), in %d of %d rows; seen from outside in %d\n", o.failed, o.all, percent(o.failed, o.all), len(o.failedRows), len(o.rows), o.outside)
+		printWalls(all, allowing, wallless)
+	})
 	t.Run("forced to deny", func(t *testing.T) {
-		all := forced(t, "deny", alwaysDeny, played)
 		twins, failed := 0, 0
 		var blind []string
-		for _, v := range all {
+		for _, v := range forced(t, "deny", alwaysDeny, nil, rows) {
 			twins += v.allow
 			failed += v.allowBad
 			if v.allowBad < v.allow {
 				blind = append(blind, v.row.ID)
 			}
 		}
-		fmt.Printf("forced to deny: %d of %d allowed twins fail\n", failed, twins)
+		fmt.Printf("With Evaluate forced to deny: %d of %d allowed twins fail\n", failed, twins)
 		if len(blind) > 0 {
 			t.Errorf("twins hold under a policy that always denies: %v", blind)
 		}
 	})
 }
 
-// forced plays the rows against an edge with another Evaluate, those that have something to play on the paths that there are.
-func forced(t *testing.T, name, evaluate string, rows []*row) []*verdict {
-	t.Helper()
-	t.Setenv("PORTREEVE_BIN", forcedBin(t, name, evaluate))
-	return slices.DeleteFunc(newWorld(t).verdicts(rows), func(v *verdict) bool { return v.deny == 0 })
+// A share is what became of the deny cases with one wall.
+type share struct {
+	all, failed, outside int
+	rows, failedRows     map[string]bool
+	held, names          []string // of those that hold, and that fail
 }
 
-// forcedBin is the folder of binaries with that edge in it.
-func forcedBin(t *testing.T, name, evaluate string) string {
-	t.Helper()
-	root, err := lab.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
+func (s *share) add(p *play) {
+	if s.rows == nil {
+		s.rows, s.failedRows = map[string]bool{}, map[string]bool{}
 	}
-	file := filepath.Join(root, "policies", "evaluate.go")
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	s.all++
+	s.rows[p.row.ID] = true
+	switch {
+	case len(p.problems) == 0:
+		s.held = append(s.held, p.String())
+		return
+	case p.outside:
+		s.outside++
 	}
-	if strings.Count(string(source), evaluateHead) != 1 {
-		t.Fatalf("%s has no %q", file, evaluateHead)
+	s.failed++
+	s.names = append(s.names, p.String())
+	s.failedRows[p.row.ID] = true
+}
+
+// A tally is a share for each wall, and one for each row's cases that have another wall than the policy.
+type tally struct {
+	walls map[string]*share
+	other map[string]*share // by row
+	plain share
+}
+
+func count(all []*verdict) *tally {
+	c := &tally{walls: map[string]*share{}, other: map[string]*share{}}
+	at := func(m map[string]*share, key string) *share {
+		if m[key] == nil {
+			m[key] = new(share)
+		}
+		return m[key]
 	}
-	changed := strings.Replace(string(source), evaluateHead, strings.Replace(evaluateHead, "Evaluate", "judged", 1), 1) + evaluate
-	dir, err := os.MkdirTemp("/var/tmp", "bank-"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	bin := filepath.Join(dir, "bin")
-	overlay := filepath.Join(dir, "overlay.json")
-	other := filepath.Join(dir, "evaluate.go")
-	replace, _ := json.Marshal(map[string]any{"Replace": map[string]string{file: other}})
-	from, err := lab.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, do := range []func() error{
-		func() error { return os.WriteFile(other, []byte(changed), 0o644) },
-		func() error { return os.WriteFile(overlay, replace, 0o644) },
-		func() error { return exec.Command("cp", "-a", from, bin).Run() },
-		func() error { return os.Chmod(dir, 0o755) },
-	} {
-		if err := do(); err != nil {
-			t.Fatal(err)
+	for _, v := range all {
+		for _, p := range v.denied {
+			if p.plain {
+				c.plain.add(p)
+				continue
+			}
+			at(c.walls, p.wall()).add(p)
+			if p.wall() != byPolicy {
+				at(c.other, p.row.ID).add(p)
+			}
 		}
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-overlay", overlay, "-o", filepath.Join(bin, "portreeve-edge"), "./cmd/portreeve-edge")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building that edge: %v: %s", err, out)
-	}
-	return bin
+	return c
 }
+
+func (c *tally) of(wall string) *share {
+	if s := c.walls[wall]; s != nil {
+		return s
+	}
+	return new(share)
+}
+
+// others is the share of all walls but the policy.
+func (c *tally) others() *share {
+	sum := &share{rows: map[string]bool{}, failedRows: map[string]bool{}}
+	for _, id := range slices.Sorted(maps.Keys(c.other)) {
+		s := c.other[id]
+		sum.all, sum.failed, sum.outside = sum.all+s.all, sum.failed+s.failed, sum.outside+s.outside
+		sum.rows[id] = true
+		sum.names = append(sum.names, s.names...)
+		if s.failed > 0 {
+			sum.failedRows[id] = true
+		}
+	}
+	return sum
+}
+
+// printWalls prints for each row with another wall what was measured, and the proofs by removal that show it in the small.
+func printWalls(all []*verdict, allowing, wallless *tally) {
+	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(out, "row\twall\tattacks\tfail with Evaluate forced to allow\tand without the walls\tproofs by removal (make prove RUN=ID)")
+	for _, v := range all {
+		open := wallless.other[v.row.ID]
+		if open == nil {
+			continue
+		}
+		failed := 0
+		if allowing != nil && allowing.other[v.row.ID] != nil {
+			failed = allowing.other[v.row.ID].failed
+		}
+		var walls []string
+		for _, p := range v.denied {
+			if wall := p.wall(); wall != byPolicy && !slices.Contains(walls, wall) {
+				walls = append(walls, wall)
+			}
+		}
+		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\n", v.row.ID, strings.Join(walls, " "), open.all, failed, open.failed, strings.Join(v.row.Proof, " "))
+	}
+	out.Flush()
+}
+
+func percent(n, all int) int { return 100 * n / max(1, all) }

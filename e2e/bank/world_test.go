@@ -301,11 +301,12 @@ func closedList(t *testing.T) map[string]bool {
 	return all
 }
 
-// A sampler watches how much memory a process has.
+// A sampler watches how much memory a process has, and how much processor time it took.
 type sampler struct {
 	mu   sync.Mutex
 	at   []int64
 	kib  []int
+	cpu  []time.Duration
 	quit chan struct{}
 	done sync.WaitGroup
 }
@@ -316,9 +317,11 @@ func sample(pid int) *sampler {
 		tick := time.NewTicker(40 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			if kib, err := rss(pid); err == nil {
+			kib, err := rss(pid)
+			cpu, errs := cpuTime(pid)
+			if err == nil && errs == nil {
 				s.mu.Lock()
-				s.at, s.kib = append(s.at, time.Now().UnixNano()), append(s.kib, kib)
+				s.at, s.kib, s.cpu = append(s.at, time.Now().UnixNano()), append(s.kib, kib), append(s.cpu, cpu)
 				s.mu.Unlock()
 			}
 			select {
@@ -350,6 +353,40 @@ func (s *sampler) grown(from, to int64) int {
 		}
 	}
 	return max(0, most-first) >> 10
+}
+
+// took is how much processor time it took between two times.
+func (s *sampler) took(from, to int64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var first, last time.Duration
+	for i, at := range s.at {
+		if at <= from || first == 0 {
+			first = s.cpu[i]
+		}
+		if last = s.cpu[i]; at > to {
+			break
+		}
+	}
+	return last - first
+}
+
+// cpuTime is user and system time; the kernel counts in hundredths of a second.
+func cpuTime(pid int) (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("the stat of %d is %q", pid, data)
+	}
+	user, err := strconv.Atoi(fields[11])
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
 func rss(pid int) (int, error) {

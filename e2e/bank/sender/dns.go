@@ -210,10 +210,15 @@ func (t *talk) lookups(d *dnsStep, server string) said {
 		}
 		count[what]++
 	}
+	return ok("%s", counted(count))
+}
+
+// counted says how often each thing came.
+func counted(count map[string]int) string {
 	var all []string
 	for what, n := range count {
 		all = append(all, fmt.Sprint(what, " ", n))
 	}
 	sort.Strings(all)
-	return ok("%s", strings.Join(all, ", "))
+	return strings.Join(all, ", ")
 }

@@ -65,6 +65,17 @@ func (t *talk) ask(a *ask) said {
 	return join(all)
 }
 
+// askAgain asks as often on connections of their own, and counts what it came to.
+func (t *talk) askAgain(a *ask) said {
+	count := map[string]int{}
+	for range a.Again {
+		one := &talk{job: t.job, path: t.path, limit: t.limit}
+		count[one.ask(a).Outcome]++
+		one.close()
+	}
+	return ok("%s", counted(count))
+}
+
 // absolute says the requests to the explicit proxy itself.
 func (t *talk) absolute(a *ask, host string) said {
 	c, err := t.job.HTTP.open(t)

@@ -35,24 +35,26 @@ type kase struct {
 
 // A step has exactly one of these fields set.
 type step struct {
-	Connect string     `json:"connect,omitempty"` // NAME:PORT or ADDR:PORT, by the case's path
-	Dial    string     `json:"dial,omitempty"`    // the same, but never by a proxy
-	TLS     *tlsStep   `json:"tls,omitempty"`
-	Send    string     `json:"send,omitempty"`
-	Hex     string     `json:"hex,omitempty"`
-	Repeat  *repeat    `json:"repeat,omitempty"`
-	Read    string     `json:"read,omitempty"` // answer, line, some, end, or a text to wait for
-	Shut    bool       `json:"shut,omitempty"` // the sending side
-	Pause   int        `json:"pause,omitempty"`
-	Ask     *ask       `json:"ask,omitempty"`
-	Frames  []frame    `json:"frames,omitempty"` // of HTTP/2, after the preface
-	DNS     *dnsStep   `json:"dns,omitempty"`
-	UDP     *udpStep   `json:"udp,omitempty"`
-	Scan    *scan      `json:"scan,omitempty"`
-	Raw     *rawStep   `json:"raw,omitempty"`
-	Socket  *websocket `json:"websocket,omitempty"`
-	Many    *many      `json:"many,omitempty"`
-	Run     []string   `json:"run,omitempty"` // a program of the image, with its output
+	Connect string      `json:"connect,omitempty"` // NAME:PORT or ADDR:PORT, by the case's path
+	Dial    string      `json:"dial,omitempty"`    // the same, but never by a proxy
+	Early   string      `json:"early,omitempty"`   // the same as connect, but what is sent first goes out with the door's own messages
+	TLS     *tlsStep    `json:"tls,omitempty"`
+	Send    string      `json:"send,omitempty"`
+	Hex     string      `json:"hex,omitempty"`
+	Repeat  *repeat     `json:"repeat,omitempty"`
+	Read    string      `json:"read,omitempty"` // answer, line, some, end, or a text to wait for
+	Shut    bool        `json:"shut,omitempty"` // the sending side
+	Pause   int         `json:"pause,omitempty"`
+	Ask     *ask        `json:"ask,omitempty"`
+	Frames  []frame     `json:"frames,omitempty"` // of HTTP/2, after the preface
+	DNS     *dnsStep    `json:"dns,omitempty"`
+	UDP     *udpStep    `json:"udp,omitempty"`
+	Scan    *scan       `json:"scan,omitempty"`
+	Raw     *rawStep    `json:"raw,omitempty"`
+	Socket  *websocket  `json:"websocket,omitempty"`
+	Many    *many       `json:"many,omitempty"`
+	Keys    *keyUpdates `json:"keys,omitempty"` // after a handshake
+	Run     []string    `json:"run,omitempty"`  // a program of the image, with its output
 }
 
 type tlsStep struct {
@@ -79,6 +81,7 @@ type ask struct {
 	SNI      string `json:"sni"`
 	Clear    bool   `json:"clear"`
 	Absolute bool   `json:"absolute"` // on explicit: not CONNECT, but the absolute form
+	Again    int    `json:"again"`    // as often, on new connections, and how often each answer came
 	request
 	More []request `json:"more"`
 }

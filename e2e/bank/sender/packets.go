@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sort"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,12 +54,7 @@ func (t *talk) scan(s *scan) said {
 		})
 	}
 	wg.Wait()
-	var all []string
-	for w, n := range count {
-		all = append(all, fmt.Sprint(w, " ", n))
-	}
-	sort.Strings(all)
-	what := ok("%s", strings.Join(all, ", "))
+	what := ok("%s", counted(count))
 	what.OK = count["open"] == 0
 	return what
 }

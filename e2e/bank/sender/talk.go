@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -25,6 +26,8 @@ type talk struct {
 	conn  net.Conn
 	r     *bufio.Reader
 	open  []net.Conn
+
+	secrets bytes.Buffer // key log of the newest TLS client
 }
 
 func (t *talk) close() {
@@ -52,6 +55,15 @@ func (t *talk) do(s step) said {
 		return t.begin(s.Connect, t.path)
 	case s.Dial != "":
 		return t.begin(s.Dial, "")
+	case s.Early != "":
+		c, err := t.early(s.Early)
+		if err != nil {
+			return bad("%s", word(err))
+		}
+		t.use(c)
+		return ok("ready")
+	case s.Ask != nil && s.Ask.Again > 0:
+		return t.askAgain(s.Ask)
 	case s.Ask != nil:
 		return t.ask(s.Ask)
 	case s.DNS != nil:
@@ -75,6 +87,8 @@ func (t *talk) do(s step) said {
 		return bad("no connection yet")
 	case s.TLS != nil:
 		return t.secure(s.TLS)
+	case s.Keys != nil:
+		return t.updateKeys(s.Keys)
 	case s.Frames != nil:
 		return t.frames(s.Frames)
 	case s.Send != "":
@@ -142,10 +156,11 @@ func (t *talk) begin(to, path string) said {
 
 // dial connects by the path, to a name or an address.
 func (t *talk) dial(to, path string) (net.Conn, error) {
-	switch path {
-	case "explicit":
+	switch {
+	case to == "{proxy}":
+	case path == "explicit":
 		return t.connectBy(to)
-	case "socks":
+	case path == "socks":
 		return t.socksBy(to)
 	}
 	return t.straight(to)
@@ -300,6 +315,7 @@ func (t *talk) many(m *many) said {
 		if err != nil {
 			return bad("%s after %d", word(err), len(conns))
 		}
+		c.SetWriteDeadline(time.Now().Add(t.limit))
 		t.open = append(t.open, c)
 		conns = append(conns, c)
 		c.Write(data)

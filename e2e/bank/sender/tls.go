@@ -24,6 +24,8 @@ func (t *talk) secure(s *tlsStep) said {
 		config.EncryptedClientHelloConfigList = echConfig(s.SNI)
 		config.ServerName, config.MinVersion = s.ECH, tls.VersionTLS13
 	}
+	t.secrets.Reset()
+	config.KeyLogWriter = &t.secrets
 	client := tls.Client(c, config)
 	if err := client.Handshake(); err != nil {
 		return bad("%s", word(err))
