@@ -39,7 +39,7 @@ func TestSensitivity(t *testing.T) {
 		fmt.Printf("    those that hold: %s\n", strings.Join(a.held, "; "))
 		fmt.Printf("  what they are after, asked for plainly (any edge that allows fails these): %d of %d\n", allowing.plain.failed, allowing.plain.all)
 		o := allowing.others()
-		fmt.Printf("  attacks that another wall refuses: %d of %d still hold; those that do not, as the policy refused them first: %s\n", o.all-o.failed, o.all, strings.Join(o.names, "; "))
+		fmt.Printf("  attacks that another wall refuses: %d of %d still hold; those that fail: %s\n", o.all-o.failed, o.all, strings.Join(o.names, "; "))
 		if a.failed*10 < a.all*9 {
 			t.Errorf("only %d of %d attacks that the policy alone refuses notice that it allows", a.failed, a.all)
 		}
