@@ -51,6 +51,11 @@ func TestSensitivity(t *testing.T) {
 		o := wallless.others()
 		fmt.Printf("With Evaluate forced to allow, and the guards taken away that %d proofs by removal take away:\n", len(weak))
 		fmt.Printf("  attacks that another wall refuses: %d of %d deny checks fail (%d %%), in %d of %d rows; seen from outside in %d\n", o.failed, o.all, percent(o.failed, o.all), len(o.failedRows), len(o.rows), o.outside)
+		twins, bad := 0, 0
+		for _, v := range all {
+			twins, bad = twins+v.allow, bad+v.allowBad
+		}
+		fmt.Printf("  that edge still serves: %d of %d allowed twins hold\n", twins-bad, twins)
 		printWalls(all, allowing, wallless)
 	})
 	t.Run("forced to deny", func(t *testing.T) {
@@ -156,9 +161,9 @@ func printWalls(all []*verdict, allowing, wallless *tally) {
 		if open == nil {
 			continue
 		}
-		failed := 0
+		failed := "not played"
 		if allowing != nil && allowing.other[v.row.ID] != nil {
-			failed = allowing.other[v.row.ID].failed
+			failed = fmt.Sprint(allowing.other[v.row.ID].failed)
 		}
 		var walls []string
 		for _, p := range v.denied {
@@ -166,7 +171,7 @@ func printWalls(all []*verdict, allowing, wallless *tally) {
 				walls = append(walls, wall)
 			}
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\n", v.row.ID, strings.Join(walls, " "), open.all, failed, open.failed, strings.Join(v.row.Proof, " "))
+		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%d\t%s\n", v.row.ID, strings.Join(walls, " "), open.all, failed, open.failed, strings.Join(v.row.Proof, " "))
 	}
 	out.Flush()
 }
