@@ -588,12 +588,12 @@ func (t flowTable) Add(f proxy.Flow) (func(), error) {
 type injector struct{}
 
 func (injector) Granted(_ egress.Binding, host string) bool { return host == "granted.test" }
-func (injector) Apply(_ context.Context, _ egress.Binding, to proxy.Place, r *http.Request) ([]decisions.Use, error) {
+func (injector) Apply(_ context.Context, _ egress.Binding, to proxy.Place, r *http.Request) (proxy.Injection, error) {
 	if to.Withhold {
-		return nil, nil
+		return proxy.Injection{}, nil
 	}
 	r.Header.Set("Authorization", "ours")
-	return []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}, nil
+	return proxy.Injection{Uses: []decisions.Use{{Secret: "sec_1", Version: 1, Place: "header:authorization"}}}, nil
 }
 
 func (injector) Current(egress.Binding, string, uint16, decisions.Use) bool { return true }

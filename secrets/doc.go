@@ -6,7 +6,7 @@
 //	uses, err := injector.Apply(secrets.Request{Host: "api.example.com", Port: 443, Policy: "web"}, r)
 //
 // On a host that any grant names it first removes every carrier of a credential that the sandbox sent, whether or not a
-// grant fits this request: an allowed host is not an allowed account. What a carrier is says its name (names.go); Carriers and
+// grant fits this request: an allowed host is not an allowed account. And it says what to keep out of the answer (scrub.go). What a carrier is says its name (names.go); Carriers and
 // RemoveCarriers do the same for whoever blocks or strips without a grant.
 //
 // # Security invariants
@@ -16,12 +16,16 @@
 //   - SC-3: a value prints, marshals and logs as "redacted" (TestValuePrintsNothing).
 //   - SC-4: a value that would break the header is refused when it is stored, and again when it is used (TestValueThatBreaksAHeaderIsRefused).
 //   - SC-5: of a credential that a request carries only a hash under the org's own key is known (TestPrintsKnowACredentialAgainAndHideIt).
+//   - SC-6: a Scrubber finds a value as it is, percent-encoded, quoted and in base64, however the answer is cut (TestAnswersAreScrubbed, TestPasswordOfBasicIsScrubbed).
 //
 // # Not here
 //
 // Whether the request may pass at all (policies), and that the upstream is verified (egress/proxy). Credentials in a path (a bot's
 // token, a webhook) or in a body are not found: a rule or a grant that names the path keeps the first ones out. Neither is a
 // key that is called as nothing else would be (?code=, ?appid=, ?client_id=).
+//
+// In answers, values under 8 bytes are not looked for, nor what was hashed, reversed, cut into pieces, or written in UTF-16 or base64 with
+// line ends: scrubbing narrows reflection, it doesn't prevent it.
 //
 // # Failure
 //

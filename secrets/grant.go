@@ -27,6 +27,7 @@ type Grant struct {
 	Header   string   `json:"header"`             // its name
 	Template string   `json:"template,omitempty"` // holds {value} once; default {value}
 	Policies []string `json:"policies,omitempty"` // sandboxes under these named policies; none: all of the org
+	Scrub    string   `json:"scrub,omitempty"`    // what of the host's answers is searched for the value: headers (default) or bodies
 
 	pattern *pathmatch.Pattern
 }
@@ -68,6 +69,12 @@ func (g *Grant) Complete() error {
 			return wrong(fmt.Sprintf("methods[%d]", i), "%q is not a method that can carry a secret; write it in capitals, like GET", m)
 		}
 	}
+	if g.Scrub == "" {
+		g.Scrub = ScrubHeaders
+	}
+	if g.Scrub != ScrubHeaders && g.Scrub != ScrubBodies {
+		return wrong("scrub", "%q is not known; it is headers or bodies", g.Scrub)
+	}
 	return g.completePlace()
 }
 
@@ -106,4 +113,10 @@ func (g *Grant) fits(at Request, method, path string) bool {
 // reaches reports whether g is for the request's host and port, and for its sandbox's policy.
 func (g *Grant) reaches(at Request) bool {
 	return at.Host == g.Host && at.Port == g.Port && (len(g.Policies) == 0 || slices.Contains(g.Policies, at.Policy))
+}
+
+// basic reports whether the value is put where the Basic scheme has user and password.
+func (g Grant) basic() bool {
+	scheme, _, _ := strings.Cut(g.Template, " ")
+	return strings.EqualFold(scheme, "Basic")
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Secret is a value with its grants.
@@ -36,6 +37,8 @@ type Use struct {
 type Applied struct {
 	Uses    []Use
 	Removed []Found // credentials of the sandbox's own
+	// Scrub is for the answer, also where nothing was set: a host may answer with what it was sent before.
+	Scrub *Scrubber
 }
 
 // ErrUnavailable: a grant fits, and its value can't be used.
@@ -45,6 +48,8 @@ var ErrUnavailable = errors.New("secret is not available")
 type Injector struct {
 	secrets []Secret
 	hosts   map[string]bool // that any grant names
+
+	scrubbers sync.Map // of a Request with nothing but host, port and policy to its *Scrubber, once it was needed
 }
 
 // NewInjector checks the grants and returns an Injector for them.
@@ -111,7 +116,7 @@ func (i *Injector) Apply(at Request, r *http.Request) (Applied, error) {
 	if !i.Granted(at.Host) {
 		return Applied{}, nil
 	}
-	done := Applied{Removed: RemoveCarriers(r)}
+	done := Applied{Removed: RemoveCarriers(r), Scrub: i.scrubber(at)}
 	if at.Withhold {
 		return done, nil
 	}
@@ -134,4 +139,31 @@ func (i *Injector) Apply(at Request, r *http.Request) (Applied, error) {
 		}
 	}
 	return done, nil
+}
+
+// scrubber looks for every value that is granted to at's host and port under its policy, on whatever method and path.
+func (i *Injector) scrubber(at Request) *Scrubber {
+	key := Request{Host: at.Host, Port: at.Port, Policy: at.Policy}
+	if made, ok := i.scrubbers.Load(key); ok {
+		return made.(*Scrubber)
+	}
+	var all [][]byte
+	bodies := false
+	for _, s := range i.secrets {
+		reaches := false
+		for _, g := range s.Grants {
+			if g.reaches(at) {
+				reaches, bodies = true, bodies || g.Scrub == ScrubBodies
+			}
+		}
+		if reaches && !s.Value.IsZero() {
+			all = append(all, forms(s.Value.Reveal(), slices.ContainsFunc(s.Grants, Grant.basic))...)
+		}
+	}
+	var made *Scrubber
+	if len(all) > 0 {
+		made = newScrubber(bodies, all)
+		i.scrubbers.Store(key, made)
+	}
+	return made
 }

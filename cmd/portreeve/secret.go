@@ -127,6 +127,7 @@ type grant struct {
 	Header   string   `json:"header"`
 	Template string   `json:"template,omitempty"`
 	Policies []string `json:"policies,omitempty"`
+	Scrub    string   `json:"scrub,omitempty"`
 }
 
 func (g grant) String() string {
@@ -164,6 +165,7 @@ func (a *app) grantCommand() *cobra.Command {
 	c.Flags().StringVar(&g.Path, "path", "/**", "path, as in a policy")
 	c.Flags().StringVar(&g.Header, "header", "Authorization", "the header that is set")
 	c.Flags().StringVar(&g.Template, "template", "Bearer {value}", "the header's value")
+	c.Flags().StringVar(&g.Scrub, "scrub", "headers", "what of the host's answers is searched for the value, and has it replaced: headers, or bodies too")
 	c.Flags().StringSliceVar(&g.Policies, "policy", nil, "only for sandboxes under these policies")
 	return c
 }

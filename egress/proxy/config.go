@@ -136,7 +136,7 @@ type Injector interface {
 	// Apply changes the request on its way out, after every verdict on it and without the sandbox's own credentials, or fails:
 	// then the request is not sent.
 	// It must fail, too, while the policy is not fresh.
-	Apply(ctx context.Context, b egress.Binding, to Place, r *http.Request) ([]decisions.Use, error)
+	Apply(ctx context.Context, b egress.Binding, to Place, r *http.Request) (Injection, error)
 	// Current reports whether the secret is still granted to the host, and still in the version that was used.
 	Current(b egress.Binding, host string, port uint16, u decisions.Use) bool
 }

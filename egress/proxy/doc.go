@@ -71,6 +71,8 @@
 //   - EP-73: answers that wait for a slow client take a bounded part of memory (TestUnreadAnswersAreBounded).
 //   - EP-74: no upstream's answer is taken for one of ours (TestNoAnswerPassesForOurs).
 //   - EP-75: what a sandbox does wrong is in the log once a second at most (TestLogIsNotTheSandboxs).
+//   - EP-76: a granted value that an answer reflects is replaced: in fields and trailers always, in bodies where a grant says so (TestReflectedSecretIsReplaced, TestReflectionByWebSocket).
+//   - EP-77: an answer whose body has to be searched and can't be doesn't pass (TestUnreadableAnswersAreRefused).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //   - EP-152: a connection by address is judged by the floor before the policy, through every door, and is recorded and told so (TestAddressIsJudgedByTheFloorFirst).
 //

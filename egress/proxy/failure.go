@@ -90,6 +90,8 @@ func answerTo(ctx context.Context, err error, kind string) failed {
 	switch {
 	case errors.As(err, &refused):
 		return failed{http.StatusForbidden, refused.Verdict.Reason.String(), refused.Verdict.Reason}
+	case kind == failUnreadable:
+		return failed{http.StatusBadGateway, failUnreadable, policies.ReasonSecretUnavailable}
 	case kind == failParse:
 		return failed{http.StatusBadRequest, failParse, policies.ReasonParse}
 	case errors.As(context.Cause(ctx), &by), errors.As(err, &by):

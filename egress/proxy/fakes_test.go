@@ -24,6 +24,7 @@ import (
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
 	"portreeve.dev/policies"
+	"portreeve.dev/secrets"
 )
 
 // A fakeListener accepts real connections and gives them the addresses that the kernel would.
@@ -467,6 +468,7 @@ func (a *authority) sign(host string) (*tls.Certificate, error) {
 // injector sets one header on one host; err fails it.
 type injector struct {
 	host, value string
+	scrub       *secrets.Scrubber
 	err         error
 	version     atomic.Int64 // of the secret, less one
 }
@@ -477,15 +479,15 @@ func (i *injector) Current(_ egress.Binding, host string, _ uint16, u decisions.
 
 func (i *injector) Granted(_ egress.Binding, host string) bool { return host == i.host }
 
-func (i *injector) Apply(_ context.Context, _ egress.Binding, to Place, r *http.Request) ([]decisions.Use, error) {
+func (i *injector) Apply(_ context.Context, _ egress.Binding, to Place, r *http.Request) (Injection, error) {
 	if i.err != nil {
-		return nil, i.err
+		return Injection{}, i.err
 	}
 	if to.Withhold || !strings.HasPrefix(r.URL.RequestURI(), "/v1/") {
-		return nil, nil
+		return Injection{Scrub: i.scrub}, nil
 	}
 	r.Header.Set("Authorization", i.value)
-	return []decisions.Use{{Secret: "sec_1", Version: i.version.Load() + 1, Place: "header:authorization"}}, nil
+	return Injection{[]decisions.Use{{Secret: "sec_1", Version: i.version.Load() + 1, Place: "header:authorization"}}, i.scrub}, nil
 }
 
 // A givingConn tells when it is closed.

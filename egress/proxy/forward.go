@@ -89,6 +89,9 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 		if end.Addr = j.req.Addr; j.req.Host != "" {
 			end.Addr = pool.last()
 		}
+		if x.reflected && end.Error == "" {
+			end.Error = failReflected
+		}
 		x.c.complete(d, end)
 	}()
 	if out.Body != nil {
@@ -105,6 +108,12 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 	defer resp.Body.Close()
 	x.reached(j, pool)
 	end.Status = resp.StatusCode
+	if !x.readable(resp) {
+		end.Error = failUnreadable
+		x.answer(j, answerTo(x.ctx, errUnreadable, failUnreadable), d.ID)
+		return
+	}
+	x.scrubFields(resp.Header)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		x.upgrade(resp, j, d, &end)
 		return
@@ -114,7 +123,9 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 		return
 	}
 	x.head(resp)
-	end.BytesIn, err = x.body(resp)
+	body, done := x.scrubBody(resp.Body)
+	end.BytesIn, err = x.body(resp, body)
+	done()
 	if err != nil {
 		end.Error = failureKind(x.ctx, err)
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
@@ -185,7 +196,7 @@ func (x *exchange) head(resp *http.Response) {
 }
 
 // body copies the answer. What has no announced end is flushed piece by piece: events, streams, gRPC.
-func (x *exchange) body(resp *http.Response) (n int64, err error) {
+func (x *exchange) body(resp *http.Response, from io.Reader) (n int64, err error) {
 	control := http.NewResponseController(x.w)
 	streaming := resp.ContentLength < 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	if streaming {
@@ -194,7 +205,7 @@ func (x *exchange) body(resp *http.Response) (n int64, err error) {
 	buf := buffers.large.Get().(*[largeBuffer]byte)
 	defer buffers.large.Put(buf)
 	for {
-		m, err := resp.Body.Read(buf[:])
+		m, err := from.Read(buf[:])
 		if m > 0 {
 			w, werr := x.w.Write(buf[:m])
 			n += int64(w)
@@ -226,6 +237,7 @@ func (x *exchange) trailers(resp *http.Response) {
 	h := x.w.Header()
 	announced := h.Get("Trailer")
 	delete(resp.Trailer, HeaderDecision)
+	x.scrubFields(resp.Trailer)
 	for name, values := range resp.Trailer {
 		if !hasToken([]string{announced}, strings.ToLower(name)) {
 			name = http.TrailerPrefix + name

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"portreeve.dev/egress"
-	"portreeve.dev/egress/decisions"
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/httphead"
 	"portreeve.dev/policies/pathmatch"
+	"portreeve.dev/secrets"
 )
 
 // A handler serves the requests of all HTTP connections, clear and opened, HTTP/1 and HTTP/2.
@@ -30,8 +30,10 @@ type exchange struct {
 	path, query string // path in the form that is judged and sent; query as sent
 	hasQuery    bool
 	webSocket   bool
-	foreign     []string    // where it carried credentials of the sandbox's own
-	foreignHash []string    // beside each, under the org's key
+	foreign     []string // where it carried credentials of the sandbox's own
+	foreignHash []string // beside each, under the org's key
+	scrub       *secrets.Scrubber
+	reflected   bool        // the answer had a stored credential in it
 	live        egress.Live // its bytes are those of the bodies
 }
 
@@ -172,19 +174,21 @@ func (x *exchange) allowed(j judgement) {
 		return
 	}
 	prepareHeader(x.r, x.webSocket) // before anything of ours is set, and behind the search: Connection may name what it hides
-	var uses []decisions.Use
+	var in Injection
 	if granted {
 		var err error
 		withhold := !x.c.opened || j.v.Observed // only over verified TLS, and never where a policy only watches
-		if uses, err = x.p.cfg.Injector.Apply(x.ctx, x.c.binding, Place{x.c.host, x.c.dst.Port(), x.path, withhold}, out); err != nil {
+		if in, err = x.p.cfg.Injector.Apply(x.ctx, x.c.binding, Place{x.c.host, x.c.dst.Port(), x.path, withhold}, out); err != nil {
 			x.p.injecting.Do(func() { x.p.cfg.Log.Warn("injecting a secret", "err", err, "sandbox", x.c.binding.Sandbox) })
 			x.deny(j.deny(policies.ReasonSecretUnavailable), 0)
 			return
 		}
+		x.scrub = in.Scrub
+		x.askReadable(out.Header)
 	}
-	pool := x.p.pools.get(x.c, j, uses)
+	pool := x.p.pools.get(x.c, j, in.Uses)
 	d := x.c.decision(layerHTTP, levelHTTP, j)
-	d.Secrets, d.Foreign, d.ForeignHash = uses, x.foreign, x.foreignHash
+	d.Secrets, d.Foreign, d.ForeignHash = in.Uses, x.foreign, x.foreignHash
 	if x.c.record(d) != nil {
 		x.problem(j.deny(policies.ReasonRecordFailed), 0, "")
 		return

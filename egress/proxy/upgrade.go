@@ -52,15 +52,17 @@ func (x *exchange) upgrade(resp *http.Response, j judgement, d *decisions.Decisi
 func (x *exchange) pump(nc net.Conn, client *bufio.Reader, up io.ReadWriteCloser, end *Closing) {
 	stop := context.AfterFunc(x.ctx, func() { up.Close(); x.c.client.Close() })
 	defer stop()
+	from, done := x.scrubBody(up)
 	var wg sync.WaitGroup
 	var inErr error
 	wg.Go(func() {
-		end.BytesIn, inErr = pumpOne(nc, up, &x.live.In, &x.live.Last)
+		end.BytesIn, inErr = pumpOne(nc, from, &x.live.In, &x.live.Last)
 		nc.Close()
 	})
 	_, _ = pumpOne(up, client, &x.live.Out, &x.live.Last)
 	up.Close()
 	wg.Wait()
+	done()
 	end.Error = x.c.moved(nil)
 	var by killed
 	if errors.As(context.Cause(x.ctx), &by) || errors.As(inErr, &by) {

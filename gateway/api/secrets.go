@@ -42,10 +42,11 @@ type grantView struct {
 	Header   string   `json:"header" maxLength:"200" doc:"Its name."`
 	Template string   `json:"template,omitempty" maxLength:"1024" doc:"Holds {value} once; default {value}."`
 	Policies []string `json:"policies,omitempty" maxItems:"100" doc:"Only for sandboxes under these named policies; default: all of the org."`
+	Scrub    string   `json:"scrub,omitempty" enum:"headers,bodies" doc:"What of the host's answers is searched for the value, and has it replaced: header and trailer fields (default), or bodies too."`
 }
 
 func (g grantView) grant() secrets.Grant {
-	return secrets.Grant{Host: g.Host, Port: uint16(g.Port), Methods: g.Methods, Path: g.Path, Place: g.Place, Header: g.Header, Template: g.Template, Policies: g.Policies}
+	return secrets.Grant{Host: g.Host, Port: uint16(g.Port), Methods: g.Methods, Path: g.Path, Place: g.Place, Header: g.Header, Template: g.Template, Policies: g.Policies, Scrub: g.Scrub}
 }
 
 func (s *Server) viewSecret(kept store.Secret) secretView {
@@ -54,7 +55,7 @@ func (s *Server) viewSecret(kept store.Secret) secretView {
 		v.State = "unavailable"
 	}
 	for _, g := range kept.Grants {
-		v.Grants = append(v.Grants, grantView{g.Host, int(g.Port), g.Methods, g.Path, g.Place, g.Header, g.Template, g.Policies})
+		v.Grants = append(v.Grants, grantView{g.Host, int(g.Port), g.Methods, g.Path, g.Place, g.Header, g.Template, g.Policies, g.Scrub})
 	}
 	return v
 }

@@ -21,20 +21,20 @@ func (i injector) Granted(b egress.Binding, host string) bool {
 	return i.holder.Granted(b, host)
 }
 
-func (i injector) Apply(_ context.Context, b egress.Binding, to proxy.Place, r *http.Request) ([]decisions.Use, error) {
+func (i injector) Apply(_ context.Context, b egress.Binding, to proxy.Place, r *http.Request) (proxy.Injection, error) {
 	held, policy, err := i.holder.Injector(b)
 	if err != nil {
-		return nil, fmt.Errorf("secrets for %q: %w", b.Sandbox, err)
+		return proxy.Injection{}, fmt.Errorf("secrets for %q: %w", b.Sandbox, err)
 	}
 	done, err := held.Apply(secrets.Request{Host: to.Host, Port: to.Port, Policy: policy, Path: to.Path, Withhold: to.Withhold}, r)
 	if err != nil {
-		return nil, err
+		return proxy.Injection{}, err
 	}
-	var uses []decisions.Use
+	in := proxy.Injection{Scrub: done.Scrub}
 	for _, u := range done.Uses {
-		uses = append(uses, decisions.Use{Secret: u.Secret, Version: u.Version, Place: u.Place})
+		in.Uses = append(in.Uses, decisions.Use{Secret: u.Secret, Version: u.Version, Place: u.Place})
 	}
-	return uses, nil
+	return in, nil
 }
 
 // Current reports whether a secret is still granted to the host in the version that was used.
