@@ -113,11 +113,15 @@ func (g *Gate) Admit(ctx context.Context, at Door, from netip.Addr, username, pa
 	return a
 }
 
+// maxUsername is longer than any sandbox's id, in bytes.
+const maxUsername = 64
+
 // check does the same work whatever is wrong.
 func (g *Gate) check(at Door, from netip.Addr, username, password string) (egress.Binding, policies.Reason) {
 	b, keys, known := g.cfg.Lookup(username)
+	name := b.Sandbox
 	if !known {
-		b = egress.Binding{}
+		b, name = egress.Binding{}, username[:min(len(username), maxUsername)]
 	}
 	sent, version, whole := decode(password)
 	key := Key{Secret: make([]byte, 32)}
@@ -127,7 +131,7 @@ func (g *Gate) check(at Door, from netip.Addr, username, password string) (egres
 			key, found = k, true
 		}
 	}
-	same := hmac.Equal(mac(key, payloadOf(&sent), b.Sandbox, b.Incarnation), signature(&sent))
+	same := hmac.Equal(mac(key, payloadOf(&sent), name, b.Incarnation), signature(&sent))
 	switch {
 	case !known || !whole || !found || !same:
 		return b, policies.ReasonCredential

@@ -32,6 +32,7 @@
 //   - EC-12: a loss that can't be counted is said to be one, so that nobody goes on after it (TestUncountedLossIsSaid).
 //   - EC-13: nothing is recorded into a file that the next start would not find, and what it holds is shipped (TestMovedFileIsShippedFirst).
 //   - EC-14: what has a row of its own has its end written too, under whatever rule, and no end's bytes are dropped for want of room to count (TestEveryEndIsWritten).
+//   - EC-15: what is counted after its row was shipped is counted in another, whose id its caller is told (TestLateCountHasTheIDOfItsRow).
 //   - EC-16: however much one org has waiting, another's line is in the next commit (TestOrgsTakeTurns).
 //
 // # Not here

@@ -147,6 +147,7 @@ func TestQuestionsGoThroughTheProxy(t *testing.T) {
 	}
 	asked := n.queries.Load()
 	p.deny("HTTP/1.1 403 Forbidden\r\n\r\n")
+	d.KeptForTest().ExpireForTest() // else the next question goes through the same tunnel
 	_, _, err := d.Lookup(context.Background(), u.target("good.test"))
 	wantKind(t, err, dial.ServFail)
 	if got := n.queries.Load(); got != asked {

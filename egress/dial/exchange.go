@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -106,17 +105,9 @@ func overStream(c net.Conn, q *dns.Msg, wire []byte, mixed bool) (*dns.Msg, erro
 	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)); err != nil {
 		return nil, err
 	}
-	var head [2]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
+	r, err := readMessage(c)
+	if err != nil {
 		return nil, err
-	}
-	buf := make([]byte, binary.BigEndian.Uint16(head[:]))
-	if _, err := io.ReadFull(c, buf); err != nil {
-		return nil, err
-	}
-	r := new(dns.Msg)
-	if err := r.Unpack(buf); err != nil {
-		return nil, fmt.Errorf("reading reply: %w", err)
 	}
 	if !belongs(r, q, mixed) {
 		return nil, fmt.Errorf("a reply to something else")

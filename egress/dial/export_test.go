@@ -13,6 +13,12 @@ func (d *Dialer) JudgeForTest(judge func(org string, addr netip.Addr, port uint1
 	d.judgeAnswer = func(org string, addr netip.Addr) policies.Verdict { return judge(org, addr, 0) }
 }
 
+// KeptForTest is the connection that is kept to the first server over TLS.
+func (d *Dialer) KeptForTest() *tlsConn { return d.client.tls[0].kept }
+
+// ExpireForTest does what the end of its idle time does.
+func (c *tlsConn) ExpireForTest() { c.expire() }
+
 // NowForTest replaces the cache's clock.
 func (d *Dialer) NowForTest(now func() time.Time) { d.client.now = now }
 

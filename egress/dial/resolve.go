@@ -15,6 +15,7 @@ import (
 type client struct {
 	cfg     Config
 	servers []func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) // each server
+	tls     []*tlsClient                                              // those of them that are asked over TLS
 	now     func() time.Time
 	cache   *lru.Cache[question, cached]
 }
@@ -39,7 +40,9 @@ func newClient(cfg Config) (*client, error) {
 		})
 	}
 	for _, server := range cfg.TLSServers {
-		c.servers = append(c.servers, newTLSClient(server, cfg).exchange)
+		over := newTLSClient(server, cfg)
+		c.tls = append(c.tls, over)
+		c.servers = append(c.servers, over.exchange)
 	}
 	return c, err
 }

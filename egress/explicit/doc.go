@@ -23,6 +23,7 @@
 //   - EX-5: a head has a deadline and a size, and a connection that waits for one holds nothing else (TestSilentConnectionIsClosed).
 //   - EX-6: each request in absolute form shows the credential of the one who opened the connection (TestEachRequestShowsTheCredential).
 //   - EX-7: a connection is its caller's to count until it is known whose it is (TestStrangerIsCountedUntilItIsKnown).
+//   - EX-9: a wrong password is answered alike whether or not its sandbox is there, before anything is recorded (TestWrongPasswordTellsNothing).
 //   - EX-8: a refused head is recorded for whoever showed a credential in it (TestRefusedHeadIsRecordedForWhoeverSentIt).
 //
 // # Not here

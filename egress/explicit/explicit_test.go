@@ -39,6 +39,7 @@ type fakeProxy struct {
 	served  []proxy.DoorTarget
 	refused []policies.Reason
 	deny    policies.Reason
+	hold    chan struct{} // a refusal waits for its end, if there is one
 }
 
 func (f *fakeProxy) ServeDoor(ctx context.Context, nc net.Conn, b egress.Binding, to proxy.DoorTarget) {
@@ -63,6 +64,9 @@ func (f *fakeProxy) ServeDoor(ctx context.Context, nc net.Conn, b egress.Binding
 }
 
 func (f *fakeProxy) RefuseDoor(_ context.Context, _ egress.Binding, _ proxy.DoorTarget, reason policies.Reason, _ string) *proxy.DoorRefusal {
+	if f.hold != nil {
+		<-f.hold
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refused = append(f.refused, reason)
@@ -106,7 +110,11 @@ type world struct {
 	server *Server
 	proxy  *fakeProxy
 	l      net.Listener
+	conns  sync.WaitGroup // that are not settled
 }
+
+// calm returns when nothing is left to do for the connections there were.
+func (w *world) calm() { w.conns.Wait() }
 
 func newWorld(t *testing.T, keeper credentials.Keeper) *world {
 	t.Helper()
@@ -127,7 +135,8 @@ func newWorld(t *testing.T, keeper credentials.Keeper) *world {
 			if err != nil {
 				return
 			}
-			all.Go(func() { w.server.ServeConn(ctx, nc, keeper) })
+			w.conns.Add(1)
+			all.Go(func() { defer w.conns.Done(); w.server.ServeConn(ctx, nc, keeper) })
 		}
 	})
 	t.Cleanup(func() {
@@ -233,6 +242,7 @@ func TestCredentialIsNeeded(t *testing.T) {
 					!strings.Contains(got, "Proxy-Authenticate: Basic") || !strings.Contains(got, "credential_invalid") {
 					t.Errorf("it got %q", got)
 				}
+				w.calm()
 				if served, refused := w.proxy.seen(); len(served) != 0 || len(refused) != c.records || w.server.Refused() != uint64(1-c.records) {
 					t.Errorf("served %v, refused %v, counted %d", served, refused, w.server.Refused())
 				}
@@ -252,6 +262,24 @@ func TestCredentialIsNeeded(t *testing.T) {
 				t.Errorf("served %v, refused %v", served, refused)
 			}
 		})
+	}
+}
+
+// Whoever guesses doesn't learn whether a sandbox is there: a wrong password for one is answered as nobody's is, and before it is recorded.
+func TestWrongPasswordTellsNothing(t *testing.T) {
+	w := newWorld(t, door{})
+	w.proxy.hold = make(chan struct{})
+	record := sync.OnceFunc(func() { close(w.proxy.hold) })
+	t.Cleanup(record)
+	const line = "CONNECT good.test:443 HTTP/1.1\r\nHost: good.test:443\r\n"
+	known, nobody := w.ask(line+wrong+"\r\n"), w.ask(line+"Proxy-Authorization: Basic eDp5\r\n\r\n")
+	if known != nobody || status(known) != "407 Proxy Authentication Required" {
+		t.Errorf("a sandbox that is there gets %q, nobody %q", known, nobody)
+	}
+	record()
+	w.calm()
+	if _, refused := w.proxy.seen(); len(refused) != 1 || w.server.Refused() != 1 {
+		t.Errorf("recorded %v, counted %d", refused, w.server.Refused())
 	}
 }
 

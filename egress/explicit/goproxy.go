@@ -66,10 +66,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusServiceUnavailable // its own socket, but it isn't there, or not yet
 		}
 		refusal := plainRefusal(status, a.Reason, "")
-		if a.Record {
-			refusal = s.cfg.Proxy.RefuseDoor(c.ctx, a.Binding, asked(r), a.Reason, "")
-		} else {
+		switch {
+		case !a.Record:
 			s.refused.Add(1)
+		case a.Reason == policies.ReasonCredential: // whoever guesses must not see, by the answer or its time, that the sandbox is there
+			defer s.cfg.Proxy.RefuseDoor(c.ctx, a.Binding, asked(r), a.Reason, "")
+		default:
+			refusal = s.cfg.Proxy.RefuseDoor(c.ctx, a.Binding, asked(r), a.Reason, "")
 		}
 		s.away(w, refusal)
 		return

@@ -73,6 +73,7 @@
 //   - EP-75: what a sandbox does wrong is in the log once a second at most (TestLogIsNotTheSandboxs).
 //   - EP-76: a granted value that an answer reflects is replaced: in fields and trailers always, in bodies where a grant says so (TestReflectedSecretIsReplaced, TestReflectionByWebSocket).
 //   - EP-77: an answer whose body has to be searched and can't be doesn't pass (TestUnreadableAnswersAreRefused).
+//   - EP-78: a stream of HTTP/2 that net/http refuses by itself is recorded (TestStreamsWithoutARequestAreRecorded).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //   - EP-152: a connection by address is judged by the floor before the policy, through every door, and is recorded and told so (TestAddressIsJudgedByTheFloorFirst).
 //
@@ -83,8 +84,10 @@
 // bodies are not looked into, nor what a WebSocket says. A rule by CIDR may cover the addresses of a granted host: by address only the server name of
 // passed TLS tells, and a relay nothing. Early hints (103) are not
 // passed on. WebSockets over HTTP/2 (RFC 8441) are not offered: clients then use HTTP/1. What net/http itself
-// refuses on HTTP/2 has no decision, as no handler hears of it: a header list that is too large (431), a path with a broken escape, a field of
-// HTTP/1's connections. Nothing of it goes anywhere.
+// refuses on HTTP/2, a header list that is too large (431), a path with a broken escape, a field of HTTP/1's connections, goes nowhere,
+// and no handler hears of it: it is recorded when the next stream begins or the connection ends, as parse_error, and not if other
+// streams were open, or its frame was no request's at all (two paths). The one hook for errors, HTTP2Config.CountError, names an error, and
+// neither connection nor stream.
 //
 // # Failure
 //

@@ -44,6 +44,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // a stream that began as its connection ended
 	}
 	defer c.release()
+	c.requests.Add(1)
 	if c.guard != nil {
 		defer c.guard.answered.Add(1)
 	}

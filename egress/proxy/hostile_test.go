@@ -570,6 +570,13 @@ func TestLogIsNotTheSandboxs(t *testing.T) {
 				t.Fatal("opened without a certificate")
 			}
 		}},
+		"secrets that can't be had": {func(c *Config) {
+			c.Injector = &injector{host: "good.test", err: errors.New("sealed")}
+		}, func(w *world) {
+			if resp, body := w.send("/v1/x", "", "X-Other", ""); resp.StatusCode != 503 {
+				t.Fatalf("got %d %s", resp.StatusCode, body)
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said atomic.Int64

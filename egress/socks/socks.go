@@ -92,8 +92,8 @@ func (c *conn) login(ctx context.Context) (egress.Binding, bool) {
 	}
 	a := c.keeper.Admit(ctx, username, password)
 	if a.Reason != "" {
-		if a.Record {
-			c.cfg.Proxy.RefuseDoor(ctx, a.Binding, proxy.DoorTarget{}, a.Reason, "")
+		if a.Record { // behind the answer: its time must not say that the sandbox is there
+			defer c.cfg.Proxy.RefuseDoor(ctx, a.Binding, proxy.DoorTarget{}, a.Reason, "")
 		} else {
 			c.cfg.Refused()
 		}

@@ -55,15 +55,12 @@ func (e *Edge) newDoors() (*doors, error) {
 		return nil, err
 	}
 	d.gate, err = credentials.NewGate(credentials.GateConfig{Lookup: func(sandbox string) (egress.Binding, []credentials.Key, bool) {
-		b, ok := e.bindings.Attached(sandbox)
-		if !ok {
-			return b, nil, false
-		}
+		b, ok := e.bindings.Attached(sandbox) // looked further also if it isn't there: the time must not tell
 		var keys []credentials.Key
 		for _, k := range e.holder.DoorKeys(b.Org) {
 			keys = append(keys, credentials.Key{Version: k.Version, Secret: k.Key})
 		}
-		return b, keys, true
+		return b, keys, ok
 	}})
 	link.HandleFiles(e.node.Mux, role.EdgeDoor, func(_ context.Context, r role.SandboxRef, files []*os.File) (struct{}, []*os.File, error) {
 		return struct{}{}, nil, d.take(r.Sandbox, files)
