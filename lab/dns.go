@@ -69,7 +69,7 @@ func startDNS(ns *Namespace) (*DNS, error) {
 		"rebind.test":     {Answers: [][]netip.Addr{{goodAddr}, {addr("127.0.0.1")}}},
 		"rebindevil.test": {Answers: [][]netip.Addr{{goodAddr}, {evilAddr}}},
 		"loopback.test":   At(addr("127.0.0.1")),
-		"private.test":    At(addr("10.1.2.3")),
+		"private.test":    At(privateAddr),
 		"metadata.test":   At(addr("169.254.169.254")),
 		"mapped.test":     At(addr("::ffff:127.0.0.1")),
 		"mixed.test":      At(goodAddr, addr("127.0.0.1")),

@@ -39,7 +39,7 @@ type Lab struct {
 	Capture *Capture
 	CA      *CA
 	DNS     *DNS
-	Web     *Web  // good.test, api.test, *.wild.test, plain.test, public.test, the badly certified ones
+	Web     *Web  // good.test, api.test, *.wild.test, plain.test, public.test, private.test, the badly certified ones
 	TCP     *TCP  // tcp.test: echo on 7, a server that speaks first on 22
 	Evil    *Evil // evil.test
 

@@ -59,6 +59,7 @@ func startWeb(ns *Namespace, ca *CA) (*Web, error) {
 		{apiAddr, ok("api.test")},
 		{wildAddr, ok("*.wild.test")},
 		{publicAddr, ok("public.test")},
+		{privateAddr, ok("private.test")},
 		{badCertAddr, badCerts(ca)},
 	} {
 		config, err := s.tls()

@@ -27,6 +27,7 @@ var (
 	tcpAddr      = netip.MustParseAddr("203.0.113.40")
 	proxyAddr    = netip.MustParseAddr("203.0.113.80") // the company's proxy, where there is one
 	evilAddr     = netip.MustParseAddr("198.51.100.66")
+	privateAddr  = netip.MustParseAddr("10.1.2.3")    // a company's own host: nothing opens it but an exemption that names it
 	publicAddr   = netip.MustParseAddr("11.22.33.44") // like any host's on the internet: open without an exemption
 	gatewayAddr6 = netip.MustParseAddr("2001:db8:113::2")
 	routerAddr6  = netip.MustParseAddr("2001:db8:113::1")
@@ -52,7 +53,7 @@ func wire(gateway, net *Namespace) error {
 	if err := h.LinkAdd(veth); err != nil {
 		return fmt.Errorf("making the link: %w", err)
 	}
-	service := []netip.Addr{dnsAddr, goodAddr, apiAddr, wildAddr, badCertAddr, tcpAddr, proxyAddr, publicAddr, evilAddr, evilAddr6}
+	service := []netip.Addr{dnsAddr, goodAddr, apiAddr, wildAddr, badCertAddr, tcpAddr, proxyAddr, publicAddr, privateAddr, evilAddr, evilAddr6}
 	addrs := []netip.Prefix{netip.PrefixFrom(routerAddr, near.Bits()), netip.PrefixFrom(routerAddr6, six.Bits())}
 	for _, a := range service {
 		addrs = append(addrs, netip.PrefixFrom(a, a.BitLen()))

@@ -87,7 +87,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
 	group(root)
 	root.AddCommand(a.dev(), a.runCommand(), a.shell(), a.allow(), a.explain(), a.decisions(), a.flows(), a.policy(), a.sandbox(), a.probe(), a.canary(), a.secret(), a.grantCommand(), a.audit(), a.attachCommand(), attachInner(),
-		a.tunnel(), a.forwardCommand(), a.requests(), a.ca(), a.limits(), a.usage(), a.webhook(), a.sandboxVerb("pause", "Stop a sandbox's clock; a call through a tunnel wakes it", http.MethodPost, "/pause"))
+		a.tunnel(), a.forwardCommand(), a.requests(), a.ca(), a.floor(), a.limits(), a.usage(), a.webhook(), a.sandboxVerb("pause", "Stop a sandbox's clock; a call through a tunnel wakes it", http.MethodPost, "/pause"))
 	root.AddCommand(roles()...)
 	return root
 }

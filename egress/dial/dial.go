@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/hostname"
@@ -73,10 +74,10 @@ func New(cfg Config, floor *policies.Floor) (*Dialer, error) {
 		if d.own(addr) {
 			return policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
 		}
-		return d.floor.Load().Judge(org, addr, port)
+		return d.current().Judge(org, addr, port)
 	}
 	d.judgeAnswer = func(org string, addr netip.Addr) policies.Verdict {
-		v := d.floor.Load().JudgeAnswer(org, addr)
+		v := d.current().JudgeAnswer(org, addr)
 		if v.Allowed() && d.own(addr) {
 			v = policies.Verdict{Reason: policies.ReasonFloorHard, Layer: policies.FloorLayer}
 		}
@@ -87,6 +88,9 @@ func New(cfg Config, floor *policies.Floor) (*Dialer, error) {
 
 // SetFloor switches the floor for all later dials.
 func (d *Dialer) SetFloor(f *policies.Floor) { d.floor.Store(f) }
+
+// current is the floor as it is at this moment: an exemption may have ended since it was set.
+func (d *Dialer) current() *policies.Floor { return d.floor.Load().At(time.Now()) }
 
 // Dial connects to t. The error is a *Refused when that was decided, else an *Error.
 func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, Result, error) {

@@ -571,3 +571,29 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestExemptionEndsAtTheDialer: what has ended since the floor was set opens nothing, neither to a dial nor to a lookup.
+func TestExemptionEndsAtTheDialer(t *testing.T) {
+	n := newNameserver(t)
+	n.records("db.test", "db.test. 60 IN A 203.0.113.7")
+	d := floorDialer(t, n, dial.Config{ConnectTimeout: time.Nanosecond})
+	target := dial.Target{Org: "org_a", Host: "db.test", Port: 443, Named: true}
+	for _, left := range []time.Duration{time.Hour, -time.Second} {
+		floor, err := policies.NewFloor(policies.FloorConfig{Exempt: []policies.Exemption{{CIDR: netip.MustParsePrefix("203.0.113.0/24"), Orgs: []string{"org_a"}, ExpiresAt: time.Now().Add(left)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.SetFloor(floor)
+		_, dialled := reach(d, target)
+		addrs, _, lookedUp := d.Lookup(t.Context(), target)
+		if left > 0 {
+			wantKind(t, dialled, dial.DialTimeout)
+			if lookedUp != nil || len(addrs) != 1 {
+				t.Errorf("before its end: %v, %v", addrs, lookedUp)
+			}
+			continue
+		}
+		wantRefused(t, dialled, policies.ReasonFloorSoft)
+		wantRefused(t, lookedUp, policies.ReasonFloorSoft)
+	}
+}

@@ -25,6 +25,7 @@
 //   - ED-27: questions that belong to the company's proxy go nowhere else (TestQuestionsGoThroughTheProxy).
 //   - ED-29: a reply on a connection that several questions share goes to the one that it belongs to (TestQuestionsShareAConnection, TestReplyToSomethingElseIsNone).
 //   - ED-28: connections of an org with source addresses leave from one of them, also those to the company's proxy, and from no other (TestOrgLeavesFromItsOwnAddress, TestProxyIsReachedFromTheOrgsAddress).
+//   - ED-30: an exemption that has ended since the floor was set opens nothing (TestExemptionEndsAtTheDialer).
 //   - ED-20: Lookup tells only of addresses that floor and rules let pass, and looks up no name that they deny (TestLookupTellsNothingClosed).
 //   - ED-21: a pinned address is the only one tried, and judged like any other (TestPinIsJudged).
 //

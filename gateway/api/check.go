@@ -81,7 +81,11 @@ func (s *Server) check(ctx context.Context, c *caller, in *checkIn) (*checkOut, 
 	if err != nil {
 		return nil, err
 	}
-	v := s.Floor.Evaluate(c.org(), snapshot, &r)
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := floor.Evaluate(c.org(), snapshot, &r)
 	explanation, err := json.Marshal(snapshot.Explain(&r))
 	if err != nil {
 		return nil, err

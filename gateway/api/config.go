@@ -25,7 +25,10 @@ type Config struct {
 	Feed      sandboxes.Feed
 	Keyring   *seal.Keyring   // seals the values of secrets
 	Webhooks  Webhooks        // nil: none are sent
-	Floor     *policies.Floor // what check judges addresses by: the edges' own
+	Floor     *policies.Floor // without exemptions: what judges names, and new exemptions
+
+	FloorNow   func(context.Context) (*policies.Floor, error) // what check judges addresses by: the edges' own, at this moment; default Floor
+	Configured []policies.Exemption                           // those of the configuration, to be shown
 
 	Flows   Flows         // live connections; nil: no edge can be asked
 	Egress  limits.Limits // of each org, as the platform sets them
@@ -60,6 +63,9 @@ type Limits struct {
 func (c *Config) complete() error {
 	if c.Store == nil || c.Sandboxes == nil || c.Guest == nil || c.Feed == nil || c.Floor == nil || c.Keyring == nil || c.Authorities == nil {
 		return errors.New("the API needs a store, sandboxes, a guest, a feed, a floor, a keyring and authorities")
+	}
+	if c.FloorNow == nil {
+		c.FloorNow = func(context.Context) (*policies.Floor, error) { return c.Floor, nil }
 	}
 	if c.Template == nil {
 		c.Template = func() string { return "base" }

@@ -43,6 +43,8 @@
 //   - GA-44: an ask is held only while somebody watches who may decide (TestHeldOnlyWhileSomebodyWatches).
 //   - GA-46: a webhook's secret is in the answer to its create and nowhere else, and stored only sealed, for that org and endpoint (TestWebhookSecretIsShownOnce).
 //   - GA-47: an event is queued with the change that it tells of, or not at all, and only for endpoints of its org (TestEventsAreQueuedWithTheirChange).
+//   - GA-48: nobody below the platform sees or changes what is open of the floor, or makes a key that does (TestFloorIsThePlatforms).
+//   - GA-49: what the floor's hard part holds, or no org is named for, is opened by no call (TestFloorExemptionsThatAreRefused).
 //   - GA-45: access to a host with a grant is given opened, never passed (TestGrantedHostIsGivenOpened).
 //
 // # Not here

@@ -91,8 +91,8 @@ func (o operation) at(value string) string {
 
 func TestEveryRouteNeedsAKey(t *testing.T) {
 	w := apitest.New(t)
-	c := w.Org("one")
-	made := c.Do("POST", "/api-keys", object{"name": "x", "scopes": []string{"read", "write", "admin", "grants", "approve"}}).Want(201)
+	c := w.Installer("one")
+	made := c.Do("POST", "/api-keys", object{"name": "x", "scopes": []string{"read", "write", "admin", "grants", "approve", "platform"}}).Want(201)
 	c.Do("DELETE", "/api-keys/"+made.String("api_key.id"), nil).Want(200)
 	base := strings.TrimSuffix(w.URL, "/v1")
 	for _, o := range operations(t, w) {
@@ -120,8 +120,8 @@ func TestEveryRouteNeedsAKey(t *testing.T) {
 
 func TestEveryRouteNeedsItsScope(t *testing.T) {
 	w := apitest.New(t)
-	owner := w.Org("one")
-	all := []string{"read", "write", "admin", "grants", "approve"}
+	owner := w.Installer("one")
+	all := []string{"read", "write", "admin", "grants", "approve", "platform"}
 	clients := map[string]*apitest.Client{}
 	for _, without := range all {
 		clients[without] = owner.With(slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == without }))
@@ -160,7 +160,7 @@ func TestEveryRouteNeedsItsScope(t *testing.T) {
 
 func TestNoRefusalRepeatsAValue(t *testing.T) {
 	w := apitest.New(t)
-	c := w.Org("one")
+	c := w.Installer("one")
 	box := c.Sandbox()
 	const canary = "sk-live-zq8vn3pxw7rk2lmt5yhc" // lower case, so that no normal form hides it
 	refused := 0

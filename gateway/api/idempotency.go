@@ -32,7 +32,7 @@ func kindOf(r *http.Request) (takes, once bool) {
 		}
 	}
 	switch {
-	case path == "sandbox/create", path == "allow":
+	case path == "sandbox/create", path == "allow", path == "platform/floor-exemptions":
 		return true, false
 	case path == "api-keys", path == "webhooks", strings.HasPrefix(path, "api-keys/"), strings.HasPrefix(path, "sandbox/") && strings.HasSuffix(path, "/tunnels"):
 		return true, true

@@ -47,7 +47,7 @@ type keyCreateIn struct {
 	Body struct {
 		Name     string   `json:"name" minLength:"1" maxLength:"100"`
 		Days     int      `json:"expires_in_days,omitempty" minimum:"1" maximum:"3650"`
-		Scopes   []string `json:"scopes,omitempty" enum:"read,write,admin,grants,approve" doc:"Default: read and write."`
+		Scopes   []string `json:"scopes,omitempty" enum:"read,write,admin,grants,approve,platform" doc:"Default: read and write. platform is the installer's to give: no org's key has it."`
 		Policies []string `json:"policies,omitempty" maxItems:"100" doc:"Named policies that it may give to a sandbox; * for all. Default: none but the org's default."`
 	}
 }

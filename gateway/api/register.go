@@ -81,7 +81,7 @@ func (s *Server) register(ctx context.Context, in *registerIn) (*registerOut, er
 		return nil, unauthorized("registering needs the one-time token of the start screen")
 	}
 	hash := sha256.Sum256([]byte(token))
-	r, _, err := s.newOrg(ctx, in.Body.Organization, in.Body.Email, func(tx *store.Tx) error {
+	r, _, err := s.newOrg(ctx, in.Body.Organization, in.Body.Email, sso.Scopes(), func(tx *store.Tx) error {
 		err := tx.UseSetupToken(ctx, hash[:])
 		if errors.Is(err, store.ErrConflict) {
 			return unauthorized("the setup token was used already; a restart prints a new one")
@@ -94,13 +94,13 @@ func (s *Server) register(ctx context.Context, in *registerIn) (*registerOut, er
 	return &registerOut{Body: r}, nil
 }
 
-// Bootstrap makes an org with an owner's key and no token: for the supervisor's own first org. The key can't be had again.
-func (s *Server) Bootstrap(ctx context.Context, organization, email string) (orgID string, key sso.Secret, err error) {
-	r, key, err := s.newOrg(ctx, organization, email, func(*store.Tx) error { return nil })
+// Bootstrap makes an org with an owner's key of these scopes and no token: for the supervisor's own first org. The key can't be had again.
+func (s *Server) Bootstrap(ctx context.Context, organization, email string, scopes []sso.Scope) (orgID string, key sso.Secret, err error) {
+	r, key, err := s.newOrg(ctx, organization, email, scopes, func(*store.Tx) error { return nil })
 	return r.Organization.ID, key, err
 }
 
-func (s *Server) newOrg(ctx context.Context, organization, email string, allowed func(*store.Tx) error) (r registered, secret sso.Secret, err error) {
+func (s *Server) newOrg(ctx context.Context, organization, email string, scopes []sso.Scope, allowed func(*store.Tx) error) (r registered, secret sso.Secret, err error) {
 	if a, err := mail.ParseAddress(email); err != nil || a.Address != email {
 		return r, secret, invalid("body.email", "is not an email address")
 	}
@@ -121,7 +121,7 @@ func (s *Server) newOrg(ctx context.Context, organization, email string, allowed
 		if err != nil {
 			return err
 		}
-		k, err := tx.CreateKey(ctx, store.Key{ID: key.ID, Name: "owner", Prefix: key.Prefix, Hash: key.Hash[:], Scopes: sso.Scopes(), Policies: []string{sso.AnyPolicy}})
+		k, err := tx.CreateKey(ctx, store.Key{ID: key.ID, Name: "owner", Prefix: key.Prefix, Hash: key.Hash[:], Scopes: scopes, Policies: []string{sso.AnyPolicy}})
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,7 @@ func (s *Server) routes() {
 	s.limitRoutes()
 	s.denialRoutes()
 	s.webhookRoutes()
+	s.floorRoutes()
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

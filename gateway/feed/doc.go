@@ -13,6 +13,7 @@
 //   - FE-1: without a heartbeat for FreshFor by the boot clock there is no snapshot, unless the policy may go on as last known (TestSilenceMakesTheSnapshotStale).
 //   - FE-2: a sandbox gets no snapshot of a revision below the one it was started under (TestOlderRevisionIsRefused).
 //   - FE-3: what of a state can't be used is closed, and nothing of another org, policy or sandbox with it (TestUnusablePartIsClosed).
+//   - FE-10: an exemption of the floor ends on time, whether or not control is heard (TestExemptionEndsByTheClock).
 //   - FE-4: a sandbox gets only its own org's policy (TestSandboxOfAnotherOrgHasNoSnapshot).
 //   - FE-5: a sandbox gets only its own org's secrets (TestSecretsAreOfOneOrg).
 //   - FE-6: a secret that can't be used closes what it is granted for and nothing else, and no report holds its value (TestBadSecretClosesItsGrants).

@@ -248,3 +248,32 @@ func waitRevision(t *testing.T, p *Publisher, h *Holder, revision uint64) {
 		t.Fatalf("the edge runs under %d (%v), want %d", got, err, revision)
 	}
 }
+
+// TestExemptionEndsByTheClock: an edge closes on time what an exemption opened, also where no newer state comes.
+func TestExemptionEndsByTheClock(t *testing.T) {
+	h, _ := clocked()
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	h.wall = func() time.Time { return now }
+	s := state(1)
+	s.Exempt = []Exemption{{CIDR: "10.1.0.0/16", Orgs: []string{orgA}, ExpiresAt: now.Add(time.Minute)}, {CIDR: "10.2.0.0/16", Orgs: []string{orgA}}}
+	// It travels as it is.
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var arrived State
+	if err := json.Unmarshal(text, &arrived); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Apply(arrived); err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []time.Duration{0, time.Minute - time.Microsecond, time.Microsecond, time.Hour} {
+		now = now.Add(after)
+		for addr, want := range map[string]bool{"10.1.0.1": now.Before(s.Exempt[0].ExpiresAt), "10.2.0.1": true} {
+			if got := h.Floor().Judge(orgA, netip.MustParseAddr(addr), 443).Allowed(); got != want {
+				t.Errorf("%s at %v: open %v, want %v", addr, now, got, want)
+			}
+		}
+	}
+}

@@ -28,6 +28,7 @@ var (
 // A Holder is the edge's end of the feed. It is safe for concurrent use.
 type Holder struct {
 	clock   func() time.Duration // since boot
+	wall    func() time.Time
 	base    policies.FloorConfig // the floor without the exemptions of the state
 	changed func()               // called after a new state is in force
 
@@ -67,7 +68,7 @@ func NewHolder(base policies.FloorConfig, changed func()) *Holder {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &Holder{clock: bootClock, base: base, changed: changed}
+	return &Holder{clock: bootClock, wall: time.Now, base: base, changed: changed}
 }
 
 // bootClock goes on while the machine sleeps, as a lease must.
@@ -186,13 +187,13 @@ func (h *Holder) Authority(org string) string {
 }
 
 // Floor returns the floor in force; nil, which refuses everything, while no policy can be in force. Ask for the snapshot first:
-// the floor is there for as long as any sandbox may go on.
+// the floor is there for as long as any sandbox may go on. An exemption ends by the wall clock, whether or not control is heard.
 func (h *Holder) Floor() *policies.Floor {
 	now, silence := h.state()
 	if now == nil || silence > max(FreshFor, now.stale) {
 		return nil
 	}
-	return now.floor
+	return now.floor.At(h.wall())
 }
 
 // state returns what is in force, if anything, and for how long control has been silent about it.
@@ -208,7 +209,7 @@ func compile(s State, base policies.FloorConfig) (*compiled, []Closed, error) {
 		authorities: make(map[string]string, len(s.Orgs))}
 	var closed []Closed
 	var err error
-	if c.floor, closed, err = compileFloor(s.Exempt, base); err != nil {
+	if c.floor, closed, err = NewFloor(s.Exempt, base); err != nil {
 		return nil, nil, err
 	}
 	orgs := make(map[string]*profiles, len(s.Orgs))
@@ -248,24 +249,26 @@ func staleOf(s *policies.Snapshot) time.Duration {
 	return 0
 }
 
-// compileFloor opens what the exemptions say. One that says what can't be opened opens nothing.
-func compileFloor(exempt []Exemption, base policies.FloorConfig) (*policies.Floor, []Closed, error) {
+// NewFloor opens what the exemptions say. One that says what can't be opened opens nothing.
+func NewFloor(exempt []Exemption, base policies.FloorConfig) (*policies.Floor, []Closed, error) {
+	bare, err := policies.NewFloor(base)
+	if err != nil {
+		return nil, nil, err
+	}
 	var closed []Closed
-	config := base
+	var open []policies.Exemption
 	for i, e := range exempt {
 		prefix, err := netip.ParsePrefix(e.CIDR)
-		one := policies.Exemption{CIDR: prefix, Ports: e.Ports, Orgs: e.Orgs}
+		one := policies.Exemption{CIDR: prefix, Ports: e.Ports, Orgs: e.Orgs, ExpiresAt: e.ExpiresAt}
 		if err == nil {
-			alone := base
-			alone.Exempt = []policies.Exemption{one}
-			_, err = policies.NewFloor(alone)
+			_, err = bare.With(one)
 		}
 		if err != nil {
 			closed = append(closed, Closed{Reason: fmt.Sprintf("floor exemption %d: %v", i, err)})
 			continue
 		}
-		config.Exempt = append(config.Exempt[:len(config.Exempt):len(config.Exempt)], one)
+		open = append(open, one)
 	}
-	floor, err := policies.NewFloor(config)
+	floor, err := bare.With(open...)
 	return floor, closed, err
 }

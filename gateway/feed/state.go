@@ -85,6 +85,8 @@ type Exemption struct {
 	CIDR  string   `json:"cidr"`
 	Ports []uint16 `json:"ports,omitempty"` // none: every port
 	Orgs  []string `json:"orgs,omitempty"`  // ids; "*" is every org
+
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
 }
 
 // Heartbeat says that control is alive and which revision is the newest.

@@ -29,7 +29,7 @@ import (
 // edgeOf gives a control its API, and returns the link on which its edge asks.
 func edgeOf(t *testing.T, c *control) *link.Conn {
 	t.Helper()
-	floor, err := c.floor()
+	floor, err := c.bareFloor()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 	c.running.Go(func() { c.publisher.Run(ctx) })
 	c.running.Go(func() { c.routes.Run(ctx) })
 	c.running.Go(func() { c.endOverdue(ctx) })
+	c.running.Go(func() { c.endExemptions(ctx) })
 	c.running.Go(func() { c.stepAuthorities(ctx) })
 	c.running.Go(func() { c.forgetRequests(ctx) })
 	if c.canary != nil {
@@ -139,7 +140,11 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	if c.canary, err = c.newCanary(); err != nil {
 		return nil, err
 	}
-	floor, err := c.floor()
+	floor, err := c.bareFloor()
+	if err != nil {
+		return nil, err
+	}
+	configured, err := c.configured()
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +158,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	c.denials = c.newDenials()
 	token := newSetupToken()
 	server, err := api.New(api.Config{
-		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor,
+		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor, FloorNow: c.floorNow, Configured: configured,
 		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), Authorities: c.authorities, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
 		Limits:   api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 		Webhooks: c.attempts(),

@@ -21,6 +21,8 @@
 //   - GS-11: a connection that does not say what it speaks is closed, and none outlives the process's listener (TestSilentConnectionIsClosed, TestSplitEndsWithItsContext).
 //   - GS-12: a secret that can't be opened closes what it is granted for, and no other secret and no other org (TestUnopenableSecretClosesOnlyItself).
 //   - GS-40: a webhook's endpoint is reached only where the floor lets its org, whatever name leads there (TestWebhooksStayAboveTheFloor).
+//   - GS-42: control dials under the floor that the edges have, and what is taken away or has ended is open to nobody (TestFloorFollowsTheStore).
+//   - GS-43: the key of the info file may change what holds for every org, and no key of before gains that (TestInstallersKeyHoldsThePlatform).
 //   - GS-41: what edge asks for a sandbox is answered only about that sandbox, as the store knows it (TestEdgeAsksOnlyAboutItsSandbox).
 //
 // # Not here

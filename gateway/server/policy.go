@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"net/netip"
-	"slices"
 
 	"portreeve.dev/gateway/canary"
 	"portreeve.dev/gateway/feed"
-	"portreeve.dev/policies"
 )
 
 // feeds are the two publishers as the API and the sandboxes know them: whatever changes may change both, and what must have
@@ -62,7 +59,7 @@ func (c *control) state(ctx context.Context) (any, uint64, error) {
 		s.Orgs = append(s.Orgs, feed.Org{ID: canary.Org})
 		s.Sandboxes = append(s.Sandboxes, feed.Sandbox{ID: canary.Sandbox, Org: canary.Org})
 	}
-	s.Exempt, err = c.exemptions(ctx)
+	s.Exempt, err = c.exemptions(ctx, now.Exempt)
 	return s, s.Revision, err
 }
 
@@ -89,38 +86,4 @@ func (c *control) within(org feed.Org, boxes []feed.Sandbox) (feed.Org, []feed.S
 		denied[i] = feed.Sandbox{ID: b.ID, Org: b.Org, Attached: b.Attached}
 	}
 	return feed.Org{ID: org.ID, Limits: org.Limits}, denied, nil
-}
-
-// exemptions are the configured ones, with the slugs of orgs turned into ids. A slug that no org has opens nothing.
-func (c *control) exemptions(ctx context.Context) ([]feed.Exemption, error) {
-	orgs, err := c.store.Orgs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []feed.Exemption{}
-	for _, e := range c.setup.Exempt {
-		ids := slices.Clone(e.Orgs)
-		for i, name := range ids {
-			for _, o := range orgs {
-				if o.Slug == name {
-					ids[i] = o.ID
-				}
-			}
-		}
-		out = append(out, feed.Exemption{CIDR: e.CIDR, Ports: e.Ports, Orgs: ids})
-	}
-	return out, nil
-}
-
-// floor is the edges' own, for answering what would be allowed. Exemptions by slug are resolved for the edges only.
-func (c *control) floor() (*policies.Floor, error) {
-	config := policies.FloorConfig{Hard: c.setup.Hard, Always: c.setup.Always}
-	for _, e := range c.setup.Exempt {
-		p, err := netip.ParsePrefix(e.CIDR)
-		if err != nil {
-			return nil, err
-		}
-		config.Exempt = append(config.Exempt, policies.Exemption{CIDR: p, Ports: e.Ports, Orgs: e.Orgs})
-	}
-	return policies.NewFloor(config)
 }

@@ -150,7 +150,7 @@ func TestExemptionsNameOrgsByIDOrSlug(t *testing.T) {
 	c, w := newControl(t)
 	one := w.Org("one")
 	c.setup.Exempt = []role.Exemption{{CIDR: "192.0.2.0/24", Ports: []uint16{443}, Orgs: []string{"one", "nobody"}}, {CIDR: "198.51.100.0/24", Orgs: []string{"*"}}}
-	got, err := c.exemptions(context.Background())
+	got, err := c.exemptions(context.Background(), nil)
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %+v, %v", got, err)
 	}

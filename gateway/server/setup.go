@@ -16,7 +16,7 @@ const devKeyName = "dev"
 func newSetupToken() sso.Secret { return sso.NewSecret("prs_" + rand.Text()) }
 
 // devKey returns the key for the info file: that of an earlier start in this run, or a new one of the first org, which is made
-// if there is none.
+// if there is none. It is the installer's, and the one key that may change what holds for every org.
 func (c *control) devKey(ctx context.Context, server *api.Server) (string, error) {
 	if c.keyIsLive(ctx, c.setup.Key) {
 		return c.setup.Key, nil
@@ -26,7 +26,7 @@ func (c *control) devKey(ctx context.Context, server *api.Server) (string, error
 		return "", err
 	}
 	if len(orgs) == 0 {
-		_, key, err := server.Bootstrap(ctx, "default", "dev@localhost.localdomain")
+		_, key, err := server.Bootstrap(ctx, "default", "dev@localhost.localdomain", sso.AllScopes())
 		return key.Reveal(), err
 	}
 	return c.newDevKey(ctx, orgs[0].ID)
@@ -61,7 +61,7 @@ func (c *control) newDevKey(ctx context.Context, org string) (string, error) {
 			}
 		}
 		_, err = tx.CreateKey(ctx, store.Key{ID: key.ID, Name: devKeyName, Prefix: key.Prefix, Hash: key.Hash[:],
-			Scopes: sso.Scopes(), Policies: []string{sso.AnyPolicy}})
+			Scopes: sso.AllScopes(), Policies: []string{sso.AnyPolicy}})
 		if err != nil {
 			return err
 		}

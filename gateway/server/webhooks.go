@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"time"
 
 	"portreeve.dev/egress/dial"
 	"portreeve.dev/gateway/api"
 	"portreeve.dev/gateway/internal/outbound"
 	"portreeve.dev/gateway/webhooks"
-	"portreeve.dev/policies"
 )
 
 // deliveriesKept is how long it is remembered what was delivered, or given up.
@@ -53,23 +51,6 @@ func (c *control) newSender() (*webhooks.Sender, error) {
 			return api.OpenWebhookSecrets(c.keyring, e, sealed)
 		},
 	})
-}
-
-// floorNow is the floor with the exemptions as the edges have them: for orgs by id.
-func (c *control) floorNow(ctx context.Context) (*policies.Floor, error) {
-	all, err := c.exemptions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	config := policies.FloorConfig{Hard: c.setup.Hard, Always: c.setup.Always}
-	for _, e := range all {
-		p, err := netip.ParsePrefix(e.CIDR)
-		if err != nil {
-			return nil, err
-		}
-		config.Exempt = append(config.Exempt, policies.Exemption{CIDR: p, Ports: e.Ports, Orgs: e.Orgs})
-	}
-	return policies.NewFloor(config)
 }
 
 // newDenials sums up denials for the orgs that want to be told.

@@ -106,7 +106,18 @@ type Client struct {
 // Org makes an org and returns a client with its owner's key.
 func (w *World) Org(name string) *Client {
 	w.T.Helper()
-	id, key, err := w.API.Bootstrap(context.Background(), name, name+"@example.com")
+	return w.bootstrap(name, sso.Scopes())
+}
+
+// Installer is Org for the one whose key may change what holds for every org.
+func (w *World) Installer(name string) *Client {
+	w.T.Helper()
+	return w.bootstrap(name, sso.AllScopes())
+}
+
+func (w *World) bootstrap(name string, scopes []sso.Scope) *Client {
+	w.T.Helper()
+	id, key, err := w.API.Bootstrap(context.Background(), name, name+"@example.com", scopes)
 	if err != nil {
 		w.T.Fatal(err)
 	}
