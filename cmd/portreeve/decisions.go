@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,9 +68,10 @@ func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionF
 		return err
 	}
 	return a.print(raw, func() {
-		rows := [][]string{{"TIME", "VERDICT", "LAYER", "DESTINATION", "REASON", "RULE", "DECISION"}}
+		rows := [][]string{{"TIME", "VERDICT", "LAYER", "DESTINATION", "REASON", "RULE", "ENDED", "DECISION"}}
 		for _, d := range page.Decisions {
-			rows = append(rows, row(d))
+			cells := row(d)
+			rows = append(rows, slices.Insert(cells, len(cells)-1, ended(d)))
 		}
 		a.table(rows)
 		a.warnOfLoss(page)
@@ -77,6 +80,21 @@ func (a *app) listDecisions(ctx context.Context, api *client.Client, f decisionF
 
 func row(d client.Decision) []string {
 	return []string{d.Time.Local().Format("15:04:05.000"), d.Verdict, d.Layer, destination(d), d.Reason, orDash(d.Rule), d.ID}
+}
+
+// ended says in one cell how what was let through came to its end.
+func ended(d client.Decision) string {
+	if !d.Closed || d.Verdict != "allow" {
+		return "-"
+	}
+	said := []string{size(d.BytesOut) + " out", size(d.BytesIn) + " in"}
+	if d.Status != 0 {
+		said = slices.Insert(said, 0, strconv.Itoa(d.Status))
+	}
+	if d.Error != "" {
+		said = slices.Insert(said, 0, d.Error)
+	}
+	return strings.Join(said, ", ")
 }
 
 func destination(d client.Decision) string {
@@ -145,7 +163,19 @@ func (a *app) printDecision(raw json.RawMessage) {
 	if e.Summary != "" {
 		fmt.Fprintf(a.out, "%s\n\n", e.Summary)
 	}
-	a.table([][]string{{"decision", d.ID}, {"time", d.Time.Local().Format(time.RFC3339Nano)}, {"verdict", d.Verdict}, {"reason", d.Reason},
+	rows := [][]string{{"decision", d.ID}, {"time", d.Time.Local().Format(time.RFC3339Nano)}, {"verdict", d.Verdict}, {"reason", d.Reason},
 		{"destination", destination(d)}, {"layer", d.Layer}, {"identity", orDash(d.Level)}, {"rule", orDash(d.Rule)}, {"of", orDash(d.RuleLayer)},
-		{"policy version", strconv.FormatInt(d.Version, 10)}, {"sandbox", d.Sandbox}, {"guidance", orDash(e.Guidance)}})
+		{"policy version", strconv.FormatInt(d.Version, 10)}, {"sandbox", d.Sandbox}, {"guidance", orDash(e.Guidance)}}
+	if !d.Until.IsZero() {
+		rows = append(rows, []string{"until", d.Until.Local().Format(time.RFC3339Nano)})
+	}
+	if d.Closed && d.Verdict == "allow" {
+		status := "-"
+		if d.Status != 0 {
+			status = strconv.Itoa(d.Status)
+		}
+		rows = append(rows, []string{"status", status}, []string{"bytes out", strconv.FormatInt(d.BytesOut, 10)}, []string{"bytes in", strconv.FormatInt(d.BytesIn, 10)},
+			[]string{"took", (time.Duration(d.Duration) * time.Millisecond).String()}, []string{"error", orDash(d.Error)})
+	}
+	a.table(rows)
 }

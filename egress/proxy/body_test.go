@@ -20,7 +20,7 @@ func TestBodyEndsOnce(t *testing.T) {
 		}
 		return 0, closed
 	})
-	b := &countedBody{ReadCloser: io.NopCloser(from), live: &egress.Live{}, from: &http.Request{}}
+	b := &countedBody{ReadCloser: io.NopCloser(from), c: &connection{}, live: &egress.Live{}, from: &http.Request{}}
 	for range 3 {
 		if _, err := io.ReadAll(b); err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func TestBodyEndsOnce(t *testing.T) {
 		t.Errorf("%d bytes counted", b.live.Out.Load())
 	}
 	// One that broke off before is broken.
-	b = &countedBody{ReadCloser: io.NopCloser(iotest.ErrReader(closed)), live: &egress.Live{}, from: &http.Request{}}
+	b = &countedBody{ReadCloser: io.NopCloser(iotest.ErrReader(closed)), c: &connection{}, live: &egress.Live{}, from: &http.Request{}}
 	if _, err := io.ReadAll(b); !errors.Is(err, closed) {
 		t.Errorf("a broken body: %v", err)
 	}

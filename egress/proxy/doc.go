@@ -74,6 +74,7 @@
 //   - EP-76: a granted value that an answer reflects is replaced: in fields and trailers always, in bodies where a grant says so (TestReflectedSecretIsReplaced, TestReflectionByWebSocket).
 //   - EP-77: an answer whose body has to be searched and can't be doesn't pass (TestUnreadableAnswersAreRefused).
 //   - EP-78: a stream of HTTP/2 that net/http refuses by itself is recorded (TestStreamsWithoutARequestAreRecorded).
+//   - EP-79: what is refused after it was allowed is a denial of its own, with its reason, which the answer names (TestRefusalAfterAllowIsADenial, TestEndBeforeTheAnswerIsADenial).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //   - EP-152: a connection by address is judged by the floor before the policy, through every door, and is recorded and told so (TestAddressIsJudgedByTheFloorFirst).
 //
@@ -91,7 +92,7 @@
 //
 // # Failure
 //
-// Every failure before a verdict is a denial, every failure after it is recorded at the close of the decision and told to the
-// client apart from a denial: 502 and 504 with a code on HTTP, alert 80 on TLS, RST otherwise. Running out of descriptors slows
+// Every failure before a verdict is a denial, and so is what we refuse after it: a second decision, beside the first one's close. Every failure of
+// an upstream is recorded at the close of the decision and told to the client apart from a denial: 502 and 504 with a code on HTTP, alert 80 on TLS, RST otherwise. Running out of descriptors slows
 // accepting and ends nothing.
 package proxy

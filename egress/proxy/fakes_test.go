@@ -316,6 +316,7 @@ type flowTable struct {
 	empty chan struct{}   // closed when nothing is live, made by check
 	gone  map[string]bool // secrets that are no longer granted
 	full  error           // met by all but local flows
+	last  error           // met by what has reached its address
 }
 
 var errFull = errors.New("too many flows")
@@ -328,6 +329,9 @@ func (f *flowTable) Add(flow Flow) (func(), error) {
 	}
 	if f.full != nil && flow.Parent == "" && !flow.Local {
 		return nil, f.full
+	}
+	if f.last != nil && flow.Remote.IsValid() {
+		return nil, f.last
 	}
 	f.live[flow.ID] = flow
 	var once sync.Once

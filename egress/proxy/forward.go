@@ -32,7 +32,7 @@ func (x *exchange) outgoing() *http.Request {
 		Trailer:       announced(x.r.Trailer),
 	}
 	if x.r.ContentLength != 0 {
-		out.Body = &countedBody{ReadCloser: x.r.Body, live: &x.live, from: x.r, room: out.Trailer}
+		out.Body = &countedBody{ReadCloser: x.r.Body, c: x.c, live: &x.live, from: x.r, room: out.Trailer}
 	}
 	return out.WithContext(x.ctx)
 }
@@ -54,6 +54,7 @@ func announced(trailer http.Header) http.Header {
 // of their own, and look for trailers on the same one.
 type countedBody struct {
 	io.ReadCloser
+	c    *connection
 	live *egress.Live
 	from *http.Request
 	room http.Header
@@ -75,6 +76,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 		for name := range b.room {
 			b.room[name] = b.from.Trailer[name]
 		}
+	} else if err != nil {
+		err = b.c.unread(err)
 	}
 	return n, err
 }
@@ -110,7 +113,9 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 	end.Status = resp.StatusCode
 	if !x.readable(resp) {
 		end.Error = failUnreadable
-		x.answer(j, answerTo(x.ctx, errUnreadable, failUnreadable), d.ID)
+		f := answerTo(x.ctx, errUnreadable, failUnreadable)
+		j, denied := x.refusedLater(errUnreadable, f, d, j)
+		x.answer(j, f, denied.ID)
 		return
 	}
 	x.scrubFields(resp.Header)
@@ -150,18 +155,20 @@ var errBadAnswer = errors.New("an answer that makes no sense")
 
 // fail answers a request that got no answer.
 func (x *exchange) fail(err error, j judgement, d *decisions.Decision, end *Closing) {
-	end.Error = failureKind(x.ctx, err)
-	if x.c.guard != nil {
+	var refused *RefusedError
+	if x.c.guard != nil && !errors.As(err, &refused) {
 		if refusal := x.c.guard.reader.BodyRefusal(); refusal != nil {
-			err, end.Error = refusal, failParse
+			err = refusal
 		}
 	}
+	end.Error = failureKind(x.ctx, err)
 	if end.Error == failClient {
 		panic(http.ErrAbortHandler)
 	}
 	x.p.cfg.Log.Debug("forwarding a request", "err", err, "sandbox", x.c.binding.Sandbox)
-	j, d = x.c.refusedLater(err, d, j)
-	x.answer(j, answerTo(x.ctx, err, end.Error), d.ID)
+	f := answerTo(x.ctx, err, end.Error)
+	j, d = x.refusedLater(err, f, d, j)
+	x.answer(j, f, d.ID)
 }
 
 // head passes the answer's head back as it came, without what belongs to the upstream connection.

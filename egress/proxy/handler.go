@@ -81,12 +81,22 @@ func (c *connection) refusal(r *http.Request) *httphead.Refusal {
 
 // refuseHead records and answers a request that could not be read in one way.
 func (x *exchange) refuseHead(refusal *httphead.Refusal) {
-	j := judgement{req: x.c.request(policies.StageRequest, x.protocol()), v: policies.Denied(policies.ReasonParse)}
-	if refusal.Status == http.StatusRequestHeaderFieldsTooLarge {
-		j.v.Reason = policies.ReasonHeadTooLarge
-	}
+	j := judgement{req: x.c.request(policies.StageRequest, x.protocol())}
+	x.deny(j.unreadable(refusal), refusal.Status)
+}
+
+// unreadable turns the judgement into a refusal of what can't be read in one way.
+func (j judgement) unreadable(refusal *httphead.Refusal) judgement {
+	j = j.deny(reasonOf(refusal))
 	j.v.Message = "The request was refused: " + refusal.Detail + "."
-	x.deny(j, refusal.Status)
+	return j
+}
+
+func reasonOf(refusal *httphead.Refusal) policies.Reason {
+	if refusal.Status == http.StatusRequestHeaderFieldsTooLarge {
+		return policies.ReasonHeadTooLarge
+	}
+	return policies.ReasonParse
 }
 
 func (x *exchange) protocol() policies.Protocol {
@@ -239,7 +249,7 @@ func (x *exchange) requestURL(v policies.Verdict) string {
 
 func titleOf(f failed) string {
 	switch {
-	case f.status >= http.StatusBadGateway && f.status != http.StatusServiceUnavailable:
+	case !f.refuses():
 		return "The destination is allowed, but did not answer"
 	case f.status == http.StatusServiceUnavailable:
 		return "Nothing can be let through at the moment"

@@ -83,9 +83,7 @@ func (c *connection) relay(level string, j judgement, way relaying) {
 	defer up.Close()
 	remove, err := c.reached(j.req, addr)
 	if err != nil {
-		end.Error = policies.ReasonBudget.String()
-		resetOnClose(c.client)
-		c.complete(d, end)
+		fail(&RefusedError{Verdict: j.full(err).v, Addr: addr})
 		return
 	}
 	defer remove()

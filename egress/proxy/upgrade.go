@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,8 +32,9 @@ func (x *exchange) upgrade(resp *http.Response, j judgement, d *decisions.Decisi
 		panic(http.ErrAbortHandler)
 	}
 	defer nc.Close()
-	if x.c.guard.reader.Refusal() != nil { // a client waits for 101 (RFC 6455, section 4.1); what came before it was read as a request, and is none
-		end.Error = failParse
+	if refusal := x.c.guard.reader.Refusal(); refusal != nil { // a client waits for 101 (RFC 6455, section 4.1); what came before it was read as a request, and is none
+		end.Error = reasonOf(refusal).String()
+		x.c.denyLater(j.unreadable(refusal), netip.Addr{}, d)
 		return
 	}
 	x.c.guard.reader.Release()

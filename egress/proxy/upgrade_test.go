@@ -128,7 +128,5 @@ func TestEarlyFramesGoNowhere(t *testing.T) {
 	if rest := <-seen; rest != "" || got != "" {
 		t.Errorf("the upstream got %q, the client %q", rest, got)
 	}
-	if _, end := w.decided(); end.Error != failParse || end.Status != 101 {
-		t.Errorf("it ended as %+v", end)
-	}
+	w.refusedLater("parse_error", 101)
 }

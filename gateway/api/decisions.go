@@ -135,9 +135,7 @@ func (s *Server) explainDecision(ctx context.Context, c *caller, in *decisionIDI
 	if out.Body.Rule, err = s.ruleOf(ctx, c, d); err != nil {
 		return nil, err
 	}
-	if out.Body.Guidance = d.Guidance; out.Body.Guidance == "" {
-		out.Body.Guidance = policies.Reason(d.Reason).Guidance()
-	}
+	out.Body.Guidance = guidance(d.Decision)
 	out.Body.Summary = summary(d.Decision)
 	if d.Verdict == policies.Deny.String() && d.Reason == string(policies.ReasonNoRule) && d.Host != "" {
 		out.Body.Allow = &allowHint{Host: d.Host, Port: d.Port, Protocol: d.Protocol, Sandbox: d.Sandbox}
@@ -209,5 +207,22 @@ func summary(d decisions.Decision) string {
 		b.WriteString(" by " + d.RuleLayer)
 	}
 	b.WriteString(": " + d.Reason)
+	if d.Error != "" {
+		b.WriteString("; it ended with " + d.Error)
+	}
 	return b.String()
+}
+
+// guidance is what the sandbox was told, or would have been: of what was allowed and failed, about that.
+func guidance(d decisions.Decision) string {
+	if d.Guidance != "" {
+		return d.Guidance
+	}
+	switch failed := policies.Reason(d.Error); {
+	case d.Error == "":
+		return policies.Reason(d.Reason).Guidance()
+	case failed.Valid():
+		return failed.Guidance()
+	}
+	return "The request was allowed, and failed afterwards: " + d.Error + "."
 }

@@ -92,6 +92,16 @@ func TestExplain(t *testing.T) {
 	if a.At("rule") != nil || a.String("allow.host") != "new.test" || a.String("allow.sandbox") != box || !strings.Contains(a.String("agent_guidance"), "No rule") {
 		t.Errorf("%s", a.Body)
 	}
+	// What was allowed and failed afterwards is not said to have gone well.
+	for failure, says := range map[string]string{"parse_error": "more than one way", "upstream_reset": "failed afterwards", "": "The request was allowed."} {
+		id = record(t, w, c.Org, box, "good.test", func(d *decisions.Decision) {
+			d.Verdict, d.Reason, d.Guidance, d.Closed, d.Error = "allow", "allowed", "", true, failure
+		})
+		a = c.Do("GET", "/decisions/"+id, nil).Want(200)
+		if !strings.Contains(a.String("agent_guidance"), says) || failure != "" && !strings.HasSuffix(a.String("summary"), "; it ended with "+failure) {
+			t.Errorf("%q: %s", failure, a.Body)
+		}
+	}
 	c.Do("GET", "/decisions/dec_none", nil).Refused(404, "decision_not_found")
 }
 

@@ -20,8 +20,14 @@ type Decision struct {
 	Port      uint16    `json:"port"`
 	Method    string    `json:"method"`
 	Path      string    `json:"path"`
-	Count     uint64    `json:"count"`  // equal ones that it stands for; 0 is one
-	Closed    bool      `json:"closed"` // it tells the end of a flow, whose verdict was told before
+	Count     uint64    `json:"count"` // equal ones that it stands for, up to Until; 0 is one
+	Until     time.Time `json:"until"`
+	Closed    bool      `json:"closed"`      // it tells the end of a flow, whose verdict was told before
+	Status    int       `json:"status"`      // of the upstream's answer; 0: none came, or it was not seen
+	BytesOut  int64     `json:"bytes_out"`   // sandbox to upstream
+	BytesIn   int64     `json:"bytes_in"`    // upstream to sandbox
+	Duration  int64     `json:"duration_ms"` //
+	Error     string    `json:"error"`       // a word for what failed after the verdict
 	Guidance  string    `json:"agent_guidance"`
 }
 
