@@ -111,7 +111,11 @@ func (x *exchange) refusedLater(err error, f failed, d *decisions.Decision, j ju
 	case errors.As(err, &refusal):
 		return x.c.denyLater(j.unreadable(refusal), netip.Addr{}, d)
 	}
-	return x.c.denyLater(j.deny(f.reason), netip.Addr{}, d)
+	j = j.deny(f.reason)
+	if f.code == failUnreadable {
+		j.v.Message = "The host's answer can't be searched for the stored credential, so it was not passed on."
+	}
+	return x.c.denyLater(j, netip.Addr{}, d)
 }
 
 // A failed says how a failure of the upstream is answered.

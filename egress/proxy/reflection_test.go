@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"portreeve.dev/policies"
 	"portreeve.dev/secrets"
 )
 
@@ -136,13 +137,18 @@ func TestUnreadableAnswersAreRefused(t *testing.T) {
 				w.WriteHeader(c.status)
 			}))
 			resp, body := w.send("/v1/x", "", "X-Other", "")
-			_, end := w.decided()
 			if c.readable || choice == secrets.ScrubHeaders {
-				if resp.StatusCode != c.status || end.Error != "" {
+				if _, end := w.decided(); resp.StatusCode != c.status || end.Error != "" {
 					t.Errorf("%s, %s: %d, closed with %+v", name, choice, resp.StatusCode, end)
 				}
-			} else if resp.StatusCode != 502 || !strings.Contains(body, failUnreadable) || end.Error != failUnreadable {
-				t.Errorf("%s, %s: %d %s, closed with %+v", name, choice, resp.StatusCode, body, end)
+				continue
+			}
+			denied := w.decisions(2, true)[1]
+			if resp.StatusCode != 502 || !strings.Contains(body, failUnreadable) || !strings.Contains(body, denied.ID) {
+				t.Errorf("%s, %s: %d %s", name, choice, resp.StatusCode, body)
+			}
+			if denied.Verdict != "deny" || denied.Reason != policies.ReasonSecretUnavailable.String() || !strings.Contains(denied.Guidance, "searched") {
+				t.Errorf("%s, %s: recorded as %+v", name, choice, denied)
 			}
 		}
 	}
