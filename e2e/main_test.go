@@ -259,6 +259,7 @@ type decision struct {
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Closed  bool      `json:"closed"`
+	Count   uint64    `json:"count"` // of equal ones that it stands for; 0 is one
 	Out     int64     `json:"bytes_out"`
 	In      int64     `json:"bytes_in"`
 	Status  int       `json:"status"`

@@ -76,7 +76,7 @@ func TestProcessesComeBack(t *testing.T) {
 	}
 	lookups := 0
 	for _, d := range b.decisions() {
-		if d.Layer == "dns" && d.Host == "good.test" {
+		if d.Layer == "dns" && d.Host == "good.test" && d.Count == 0 { // what is asked for again at once is counted
 			lookups++
 		}
 	}

@@ -183,9 +183,9 @@ func (s *learnt) add(o *Observation) {
 	if o.Time.After(s.last) {
 		s.last = o.Time
 	}
-	s.times++
+	s.times += o.times()
 	if !o.Allowed {
-		s.denied++
+		s.denied += o.times()
 	}
 	s.boxes[o.Sandbox] = true
 }

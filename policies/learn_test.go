@@ -79,6 +79,17 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// A row that stands for several is as many.
+func TestLearnAddsUp(t *testing.T) {
+	once := seen("a", 3, false, ReasonNoRule, connect("tls.test", 443, HTTPS))
+	often := once
+	often.Times = 7
+	_, evidence := Learn([]Observation{once, often}, LearnOptions{})
+	if len(evidence) != 1 || evidence[0].Times != 8 || evidence[0].Denied != 8 {
+		t.Errorf("%+v", evidence)
+	}
+}
+
 // What was refused before its first byte is taken for what its port is for.
 func TestLearnByPort(t *testing.T) {
 	for port, want := range map[uint16]Protocol{443: HTTPS, 80: HTTP, 22: SSH, 5432: Postgres, 444: 0, 8080: 0} {

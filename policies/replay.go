@@ -13,6 +13,7 @@ type Observation struct {
 	Time     time.Time
 	Sandbox  string
 	Decision string // its id
+	Times    int    // how many equal ones it stands for; 0 is one
 	Allowed  bool   // what became of it
 	// Reason is why. A decision that no policy gave (the floor, a budget, a peer that is gone) can't be judged again. Empty
 	// means that a policy gave it.
@@ -22,6 +23,9 @@ type Observation struct {
 	// Partial: Request.Path is not the whole path that was judged, as paths are recorded in part or not at all.
 	Partial bool
 }
+
+// times is how often it was observed.
+func (o *Observation) times() int { return max(o.Times, 1) }
 
 // judged reports whether it was a policy that decided.
 func (o *Observation) judged() bool {
@@ -103,22 +107,22 @@ func (p *Replayer) Add(draft *Snapshot, o Observation) {
 	v, ok := o.again(draft)
 	switch {
 	case !ok:
-		p.result.Unjudged++
+		p.result.Unjudged += o.times()
 		return
 	case v.Allowed() == o.Allowed:
-		p.result.Same++
+		p.result.Same += o.times()
 		return
 	case v.Allowed():
-		p.result.Allowed++
+		p.result.Allowed += o.times()
 	default:
-		p.result.Denied++
+		p.result.Denied += o.times()
 	}
 	key := replayKey{request: o.Request, allowed: v.Allowed(), rule: v.Rule}
 	key.request.Now, key.request.Addr = time.Time{}, netaddr.Canonical(o.Request.Addr)
 	row := p.kept[key]
 	if row == nil {
 		if len(p.kept) >= p.rows {
-			p.result.Omitted++
+			p.result.Omitted += o.times()
 			return
 		}
 		asked := o.Request
@@ -126,7 +130,7 @@ func (p *Replayer) Add(draft *Snapshot, o Observation) {
 		row = &replayRow{ReplayRow{Request: explained(&asked), FirstSeen: o.Time, LastSeen: o.Time, Decision: o.Decision, Verdict: v}, map[string]bool{}}
 		p.kept[key] = row
 	}
-	row.Times++
+	row.Times += o.times()
 	row.boxes[o.Sandbox] = true
 	if o.Time.Before(row.FirstSeen) {
 		row.FirstSeen = o.Time

@@ -212,6 +212,7 @@ type decision struct {
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Closed  bool      `json:"closed"`
+	Count   uint64    `json:"count"`
 	Error   string    `json:"error"`
 	Version int64     `json:"policy_version"`
 }

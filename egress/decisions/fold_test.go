@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,6 +59,26 @@ func TestFloodOfEqualDenialsIsOneRow(t *testing.T) {
 	record(t, s, denied("sbx_a", "evil.test")) // a new minute begins with rows of their own
 	if got := rows(t, s, false); len(got) != 7 || got[6].Count != 0 {
 		t.Errorf("in the next minute: %d rows", len(got))
+	}
+}
+
+// What comes counted stands for so many, in a row of its own as in one that counts.
+func TestCountedDecisionsAddUp(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	s := open(t, t.TempDir(), decisions.Config{FoldAfter: 2, Now: func() time.Time { return now }})
+	for range 4 {
+		record(t, s, denied("sbx_a", "evil.test"))
+		counted := denied("sbx_a", "evil.test")
+		counted.Count, counted.Until, counted.Closed = 5, now, true
+		record(t, s, counted)
+	}
+	now = now.Add(time.Minute)
+	var counts []uint64
+	for _, d := range rows(t, s, false) {
+		counts = append(counts, d.Count)
+	}
+	if want := []uint64{0, 5, 18}; !slices.Equal(counts, want) {
+		t.Errorf("rows for %v, want %v", counts, want)
 	}
 }
 

@@ -102,7 +102,7 @@ func (s *Spool) Size() int64 { return s.share.used() }
 
 // Record returns nil when d is committed. On any error the caller must act as if there were no verdict; d may then still be
 // found in the spool if ctx ended while its commit was under way. Where d is counted with others it gets the id of their row; where it
-// is not, its Fold is cleared, so that its end is written too.
+// is not, its Fold is cleared, so that its end is written too. A d with a Count stands for so many, and comes with Until, and closed.
 func (s *Spool) Record(ctx context.Context, d *Decision) error {
 	if err := check(d); err != nil {
 		return s.lose(d, err)
@@ -195,13 +195,14 @@ func (s *Spool) closeCounted(ctx context.Context, d *Decision, c Closing) error 
 func (s *Spool) newFold(d *Decision) (*fold, error) {
 	same := *d
 	same.ID, same.Flow, same.Method, same.Path, same.Foreign, same.ForeignHash = NewID(), "", "", "", nil, nil
+	same.Count, same.Until, same.Closed = 0, time.Time{}, false
 	body := same.AppendJSON(nil)
 	return &fold{id: same.ID, org: d.Org, begun: s.cfg.Now(), body: body, size: int64(len(body)) + 2*rowCost}, nil
 }
 
 // count counts d in the row.
 func (s *Spool) count(ctx context.Context, d *Decision, row *fold, now time.Time) error {
-	e := &entry{org: d.Org, fold: row, n: 1, until: now.UnixMicro()}
+	e := &entry{org: d.Org, fold: row, n: max(d.Count, 1), until: now.UnixMicro()}
 	if err := s.enter(ctx, d, e, false); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package resolver
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ type box struct {
 	inFlight  int
 	conns     int
 	recent    map[verdictKey]*recorded
+	counting  map[*recorded]*time.Timer // those with repetitions that are in no line yet
 }
 
 // A verdictKey tells verdicts apart that are worth a line each.
@@ -34,47 +34,9 @@ type verdictKey struct {
 	revision uint64
 }
 
-// recorded is a line that was written, or is being written while done is open.
-type recorded struct {
-	done  chan struct{}
-	until time.Time
-	id    string
-	err   error
-}
-
 func newBox(cfg Config) *box {
 	return &box{limit: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Burst), lookups: rate.NewLimiter(rate.Limit(cfg.LookupRate), cfg.LookupBurst),
-		recent: make(map[verdictKey]*recorded), wildcards: make(map[string]*spent)}
-}
-
-// once calls record unless the same verdict was recorded within the window, or is being recorded; then it waits for that and
-// returns its id. A failure is remembered by nobody but those who waited.
-func (b *box) once(ctx context.Context, k verdictKey, now time.Time, window time.Duration, record func() (string, error)) (string, error) {
-	b.mu.Lock()
-	if r := b.recent[k]; r != nil && now.Before(r.until) {
-		b.mu.Unlock()
-		select {
-		case <-r.done:
-			return r.id, r.err
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-	b.makeRoom(now)
-	r := &recorded{done: make(chan struct{}), until: now.Add(window)}
-	b.recent[k] = r
-	b.mu.Unlock()
-
-	r.id, r.err = record()
-	close(r.done)
-	if r.err != nil {
-		b.mu.Lock()
-		if b.recent[k] == r {
-			delete(b.recent, k)
-		}
-		b.mu.Unlock()
-	}
-	return r.id, r.err
+		recent: make(map[verdictKey]*recorded), counting: make(map[*recorded]*time.Timer), wildcards: make(map[string]*spent)}
 }
 
 func (b *box) makeRoom(now time.Time) {

@@ -71,7 +71,7 @@ type Config struct {
 
 	DistinctNames int              // names that one incarnation may get addresses for; default 4096
 	NameBytes     int              // bytes of all of them together; default 256 KiB
-	Coalesce      time.Duration    // how long the same verdict on the same name isn't recorded again; default 10 s
+	Coalesce      time.Duration    // how long the same verdict on the same name is only counted, in one row for all; default 10 s
 	RecordTimeout time.Duration    // default 2 s; then SERVFAIL
 	InFlight      int              // queries of one sandbox at a time; default 64, beyond: REFUSED
 	AllInFlight   int              // UDP queries of all sandboxes at a time, of one org half; default 4096, beyond: not answered

@@ -31,6 +31,7 @@
 //   - ER-12: a real address stands for the names that this incarnation was given it for, until a while after its TTL (TestPinsAreOfOneSandboxAndEnd).
 //   - ER-40: what is answered at a time is divided between orgs (TestTCPIsSharedBetweenOrgs).
 //   - ER-13: names below a wildcard, their bytes, and lookups are bounded per sandbox (TestWildcardBudget, TestLookupBudget, TestNamesAtDoorsAreCharged).
+//   - ER-14: each verdict is on record, the repetitions of one within a while as a count (TestRepetitionsAreCounted, TestRepetitionsOutliveTheServer).
 //
 // # Not here
 //
@@ -42,4 +43,5 @@
 // # Failure
 //
 // No snapshot, a full table, a lookup, a recorder or an OnAdd that fails: SERVFAIL. A policy that denies: NXDOMAIN. Both at once, never silence.
+// The death of the process takes what was counted in the last seconds, but no verdict.
 package resolver

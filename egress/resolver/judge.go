@@ -74,7 +74,7 @@ type subject struct {
 	revision uint64
 }
 
-// record writes the outcome down, once per window; if it can't, the outcome becomes a denial.
+// record writes the outcome down, once per window, and counts it within; if it can't, the outcome becomes a denial.
 func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome, about subject) outcome {
 	v := o.verdict
 	key := verdictKey{host: about.host, action: v.Action, reason: v.Reason, rule: v.Rule, revision: about.revision}
@@ -85,10 +85,7 @@ func (s *Server) record(ctx context.Context, b egress.Binding, x *box, o outcome
 	if v.Reason == policies.ReasonNameBudget {
 		window = alarmWindow
 	}
-	id, err := x.once(ctx, key, now, window, func() (string, error) {
-		d := decision(b, v, about, now)
-		return d.ID, s.cfg.Recorder.Record(ctx, d)
-	})
+	id, err := s.once(ctx, x, key, line{b, v, about}, now, window)
 	if err != nil {
 		s.stats.unrecorded.Add(1)
 		s.complain.Do(func() {

@@ -54,12 +54,17 @@ func (s *Server) Stats() Stats {
 // Drop forgets a sandbox: its names, budgets and what was recorded of it.
 func (s *Server) Drop(sandbox string) {
 	s.mu.Lock()
-	for k := range s.boxes {
+	var gone []*box
+	for k, x := range s.boxes {
 		if k.sandbox == sandbox {
 			delete(s.boxes, k)
+			gone = append(gone, x)
 		}
 	}
 	s.mu.Unlock()
+	for _, x := range gone {
+		s.settle(x)
+	}
 	s.cfg.Names.Drop(sandbox)
 }
 
@@ -85,6 +90,7 @@ func (s *Server) Serve(ctx context.Context, udp *net.UDPConn, tcp net.Listener) 
 		tcp.Close()
 	})
 	defer stop()
+	defer s.settleAll() // what was counted is written before the record is closed
 	defer udp.Close()
 	defer tcp.Close()
 

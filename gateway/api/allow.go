@@ -297,7 +297,7 @@ func (s *Server) replay(ctx context.Context, c *caller, in *allowIn, drafts []st
 		if p == nil || p.before.Evaluate(&r).Allowed() || !p.after.Evaluate(&r).Allowed() {
 			continue
 		}
-		w.Count++
+		w.Count += max(int(d.Count), 1)
 		boxes[d.Sandbox] = true
 		if len(w.Decisions) < replayShown {
 			w.Decisions = append(w.Decisions, d.Decision)

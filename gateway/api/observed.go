@@ -126,7 +126,7 @@ const cutPath = "/…"
 
 // observation turns a stored decision back into what was judged, to be asked as of now.
 func observation(d store.Decision, now time.Time) policies.Observation {
-	o := policies.Observation{Time: d.Time, Sandbox: d.Sandbox, Decision: d.ID, Allowed: d.Verdict == policies.Allow.String(), Reason: policies.Reason(d.Reason)}
+	o := policies.Observation{Time: d.Time, Sandbox: d.Sandbox, Decision: d.ID, Allowed: d.Verdict == policies.Allow.String(), Reason: policies.Reason(d.Reason), Times: int(d.Count)}
 	r := policies.Request{Host: d.Host, Port: d.Port, Now: now}
 	switch d.Layer {
 	case "dns":

@@ -61,9 +61,9 @@ type Denials struct {
 	orgs map[string]*deniedOrg
 }
 
-// Add counts a decision if it denies. Its end, should it come, says nothing new.
+// Add counts a decision if it denies, or all that it stands for. Its end, should it come, says nothing new.
 func (d *Denials) Add(x decisions.Decision) {
-	if x.Verdict != policies.Deny.String() || x.Closed {
+	if x.Verdict != policies.Deny.String() || x.Closed && x.Count == 0 {
 		return
 	}
 	d.mu.Lock()
@@ -76,7 +76,8 @@ func (d *Denials) Add(x decisions.Decision) {
 		o = &deniedOrg{from: d.Now().UTC(), by: make(map[deniedKey]*DeniedDestination)}
 		d.orgs[x.Org] = o
 	}
-	o.total++
+	times := max(int(x.Count), 1)
+	o.total += times
 	key := deniedKey{x.Host, x.Addr, x.Reason, x.Rule, x.Port}
 	if x.Host != "" {
 		key.addr = ""
@@ -84,9 +85,9 @@ func (d *Denials) Add(x decisions.Decision) {
 	have := o.by[key]
 	switch {
 	case have != nil:
-		have.Times++
+		have.Times += times
 	case len(o.by) < deniedKept:
-		o.by[key] = &DeniedDestination{Host: x.Host, Address: key.addr, Port: x.Port, Reason: x.Reason, Rule: x.Rule, Times: 1, Sandbox: x.Sandbox, Decision: x.ID}
+		o.by[key] = &DeniedDestination{Host: x.Host, Address: key.addr, Port: x.Port, Reason: x.Reason, Rule: x.Rule, Times: times, Sandbox: x.Sandbox, Decision: x.ID}
 	}
 }
 

@@ -362,7 +362,9 @@ func TestDenialsAreSummedUp(t *testing.T) {
 		}
 	}
 	add("org_1", "a.test", "deny", 3)
-	add("org_1", "b.test", "deny", 5)
+	add("org_1", "b.test", "deny", 2)
+	d.Add(decisions.Decision{ID: "dec_more", Org: "org_1", Sandbox: "sbx_1", Verdict: "deny", Reason: "no_rule", Host: "b.test", Port: 443, Count: 3, Closed: true})
+	d.Add(decisions.Decision{ID: "dec_end", Org: "org_1", Sandbox: "sbx_1", Verdict: "deny", Reason: "no_rule", Host: "b.test", Port: 443, Closed: true})
 	add("org_1", "c.test", "allow", 9)
 	add("org_2", "x.test", "deny", 1)
 	for i := range 2 * deniedKept {
