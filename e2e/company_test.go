@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,13 +18,8 @@ import (
 func TestCompanyProxyIsTheOnlyWay(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t, lab.Options{})
-	proxy := l.StartProxy(t)
-	file := filepath.Join(l.Dir, "proxy-password")
-	if err := os.WriteFile(file, []byte("open sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := l.StartProduct(t, lab.ProductOptions{Config: fmt.Sprintf("  upstream: {url: 'http://proxy.company.test:%d', addresses: [%v], user: gateway, password_file: %q}\n",
-		lab.ProxyPort, proxy.Addr.Addr(), file) + small})
+	proxy := l.StartProxy(t, "http")
+	p := l.StartProduct(t, lab.ProductOptions{Config: throughProxy(t, l, proxy, "direct") + small})
 	good := l.Addr("good.test")
 	ceiling(t, p,
 		allow("good", "good.test"),
@@ -97,6 +93,75 @@ func TestCompanyProxyIsTheOnlyWay(t *testing.T) {
 	log, err := os.ReadFile(p.LogFile)
 	if err != nil || strings.Contains(string(log), "open sesame") {
 		t.Errorf("the password is in the log: %v", err)
+	}
+}
+
+// throughProxy is the product's configuration for a company's proxy, with questions to the resolver going where dns says.
+func throughProxy(t *testing.T, l *lab.Lab, proxy *lab.Proxy, dns string) string {
+	t.Helper()
+	file := filepath.Join(l.Dir, "proxy-password")
+	if err := os.WriteFile(file, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("  upstream: {url: %q, addresses: [%v], user: gateway, password_file: %q, dns: %s}\n", proxy.URL, proxy.Addr.Addr(), file, dns)
+}
+
+// TestCompanyProxyByOtherProtocols: SOCKS5, and CONNECT over TLS, are the only way as well, and so is DNS over TLS: beside the proxy,
+// or through it. The capture saw nothing else, and no question in the clear.
+func TestCompanyProxyByOtherProtocols(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		scheme, dns string
+	}{{"socks5", "direct"}, {"https", "proxy"}} {
+		t.Run(c.scheme, func(t *testing.T) {
+			t.Parallel()
+			l := lab.Start(t, lab.Options{})
+			proxy := l.StartProxy(t, c.scheme)
+			p := l.StartProduct(t, lab.ProductOptions{UpstreamDNS: l.StartDNSOverTLS(t), Config: throughProxy(t, l, proxy, c.dns) + small})
+			ceiling(t, p, allow("good", "good.test"), allow("ssh", "tcp.test", "ports", []int{22}, "protocols", []string{"tcp"}))
+			b := armed(t, p)
+			tls := []string{"tls", "good.test:443", "good.test", "good.test", "/"}
+			reaches := func(want bool, why string, args ...string) {
+				t.Helper()
+				if open, said := b.hostile(args...); open != want {
+					t.Errorf("%s: got through %v: %s", why, open, said)
+				}
+			}
+			reaches(true, "TLS by a name", tls...)
+			reaches(true, "a server that speaks first", "tcp", "tcp.test:22")
+			reaches(false, "a name that no rule allows", "tls", "api.test:443", "api.test", "api.test", "/")
+			asked, logins := proxy.Asked()
+			for _, want := range []string{l.Addr("good.test").String() + ":443", l.TCP.Addr.String() + ":22"} {
+				if !slices.Contains(asked, want) {
+					t.Errorf("the proxy was not asked for %s, but for %v", want, asked)
+				}
+			}
+			if login := "Basic Z2F0ZXdheTpvcGVuIHNlc2FtZQ=="; slices.ContainsFunc(logins, func(s string) bool { return s != login }) {
+				t.Errorf("logins %q", logins)
+			}
+			proxy.Answer(403)
+			reaches(false, "a proxy that refuses", "tcp", "tcp.test:22")
+			proxy.Answer(200)
+			proxy.Down()
+			reaches(false, "a proxy that is away", tls...)
+			if err := proxy.Up(); err != nil {
+				t.Fatal(err)
+			}
+			reaches(true, "a proxy that is back", tls...)
+			if questions := l.DNS.Queries("good.test"); len(questions) == 0 || slices.ContainsFunc(questions, func(q lab.Query) bool { return !q.TLS }) {
+				t.Errorf("questions %+v", questions)
+			}
+			only := []netip.Addr{proxy.Addr.Addr()}
+			if c.dns == "direct" {
+				only = append(only, l.DNS.Addr.Addr())
+			}
+			if err := l.Capture.Only(only...); err != nil {
+				t.Error(err)
+			}
+			if clear := l.Capture.Seen(func(p lab.Packet) bool { return p.FromGate && p.DstPort == 53 }); len(clear) > 0 {
+				t.Errorf("questions in the clear: %v", clear)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,9 @@
 package lab
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,6 +20,7 @@ type Query struct {
 	Name string // lower case, without the final dot
 	Type string // A, AAAA, ...
 	TCP  bool
+	TLS  bool
 	From string
 }
 
@@ -94,6 +97,23 @@ func startDNS(ns *Namespace) (*DNS, error) {
 	return d, nil
 }
 
+// StartDNSOverTLS has the name server answer over TLS too, and returns how the product's configuration names that.
+func (l *Lab) StartDNSOverTLS(t TB) string {
+	t.Helper()
+	const name = "dns.company.test"
+	at := netip.AddrPortFrom(l.DNS.Addr.Addr(), 853)
+	cert, err := l.CA.Issue(time.Now().Add(time.Hour), name)
+	if err != nil {
+		t.Fatalf("a certificate for the name server: %v", err)
+	}
+	listener, err := l.Net.Listen("tcp", at.String())
+	if err != nil {
+		t.Fatalf("listening for DNS over TLS: %v", err)
+	}
+	l.DNS.serve(&dns.Server{Listener: tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*cert}}), Net: "tcp-tls", Handler: l.DNS})
+	return fmt.Sprintf("tls://%v#%s", at, name)
+}
+
 // serve returns once the server answers, so that closing it is never too early.
 func (d *DNS) serve(s *dns.Server) {
 	started := make(chan struct{})
@@ -154,13 +174,19 @@ func (d *DNS) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 	_, tcp := w.RemoteAddr().(*net.TCPAddr)
 	d.mu.Lock()
 	name := strings.ToLower(strings.TrimSuffix(q.Name, "."))
-	d.queries = append(d.queries, Query{At: time.Now(), Name: name, Type: dns.TypeToString[q.Qtype], TCP: tcp, From: w.RemoteAddr().String()})
+	d.queries = append(d.queries, Query{At: time.Now(), Name: name, Type: dns.TypeToString[q.Qtype], TCP: tcp, TLS: overTLS(w), From: w.RemoteAddr().String()})
 	silent := d.answer(reply, q.Name, name, q.Qtype)
 	odd := d.records[name].Odd
 	d.mu.Unlock()
 	if !silent {
 		odd.write(w, m, reply, tcp)
 	}
+}
+
+// overTLS reports whether a question came over TLS.
+func overTLS(w dns.ResponseWriter) bool {
+	s, ok := w.(dns.ConnectionStater)
+	return ok && s.ConnectionState() != nil
 }
 
 // answer follows aliases as a recursive server would, and reports whether the name stays silent.

@@ -17,6 +17,7 @@ import (
 type ProductOptions struct {
 	NoExemption bool          // keep the documentation ranges refused
 	Config      string        // YAML appended to the configuration, for sections other than egress
+	UpstreamDNS string        // the resolver; default: the lab's name server, in the clear
 	State       string        // state directory; default: one in the lab's folder
 	Ready       time.Duration // how long it may take to be ready; default two minutes
 }
@@ -148,7 +149,11 @@ func (l *Lab) NewProduct(o ProductOptions) (*Product, error) {
 // config writes the product's configuration: this lab's name server and CA, and its addresses if wanted.
 func (l *Lab) config(o ProductOptions) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "egress:\n  upstream_dns: [%q]\n  upstream_ca: [%q]\n", l.DNS.Addr, l.CA.File)
+	resolver := o.UpstreamDNS
+	if resolver == "" {
+		resolver = l.DNS.Addr.String()
+	}
+	fmt.Fprintf(&b, "egress:\n  upstream_dns: [%q]\n  upstream_ca: [%q]\n", resolver, l.CA.File)
 	if !o.NoExemption {
 		b.WriteString("  floor_exempt:\n")
 		for _, cidr := range []any{near, far} {
