@@ -175,7 +175,7 @@ func (a *app) printDecision(raw json.RawMessage) {
 			status = strconv.Itoa(d.Status)
 		}
 		rows = append(rows, []string{"status", status}, []string{"bytes out", strconv.FormatInt(d.BytesOut, 10)}, []string{"bytes in", strconv.FormatInt(d.BytesIn, 10)},
-			[]string{"took", (time.Duration(d.Duration) * time.Millisecond).String()}, []string{"error", orDash(d.Error)})
+			[]string{"took", (time.Duration(d.DurationMS) * time.Millisecond).String()}, []string{"error", orDash(d.Error)})
 	}
 	a.table(rows)
 }

@@ -5,30 +5,30 @@ import "time"
 // A Decision is what the commands read of one: the verdict on a name, a connection or a request of a sandbox, and why.
 // --output json prints the API's own answer.
 type Decision struct {
-	ID        string    `json:"id"`
-	Time      time.Time `json:"time"`
-	Sandbox   string    `json:"sandbox_id"`
-	Layer     string    `json:"layer"` // dns, connect, http
-	Level     string    `json:"level"` // what identity was judged: http, sni, address
-	Verdict   string    `json:"verdict"`
-	Reason    string    `json:"reason"`
-	Rule      string    `json:"rule"`
-	RuleLayer string    `json:"rule_layer"` // floor, ceiling, policy:NAME, own
-	Version   int64     `json:"policy_version"`
-	Host      string    `json:"host"`
-	Addr      string    `json:"address"`
-	Port      uint16    `json:"port"`
-	Method    string    `json:"method"`
-	Path      string    `json:"path"`
-	Count     uint64    `json:"count"` // equal ones that it stands for, up to Until; 0 is one
-	Until     time.Time `json:"until"`
-	Closed    bool      `json:"closed"`      // it tells the end of a flow, whose verdict was told before
-	Status    int       `json:"status"`      // of the upstream's answer; 0: none came, or it was not seen
-	BytesOut  int64     `json:"bytes_out"`   // sandbox to upstream
-	BytesIn   int64     `json:"bytes_in"`    // upstream to sandbox
-	Duration  int64     `json:"duration_ms"` //
-	Error     string    `json:"error"`       // a word for what failed after the verdict
-	Guidance  string    `json:"agent_guidance"`
+	ID         string    `json:"id"`
+	Time       time.Time `json:"time"`
+	Sandbox    string    `json:"sandbox_id"`
+	Layer      string    `json:"layer"` // dns, connect, http
+	Level      string    `json:"level"` // what identity was judged: http, sni, address
+	Verdict    string    `json:"verdict"`
+	Reason     string    `json:"reason"`
+	Rule       string    `json:"rule"`
+	RuleLayer  string    `json:"rule_layer"` // floor, ceiling, policy:NAME, own
+	Version    int64     `json:"policy_version"`
+	Host       string    `json:"host"`
+	Addr       string    `json:"address"`
+	Port       uint16    `json:"port"`
+	Method     string    `json:"method"`
+	Path       string    `json:"path"`
+	Count      uint64    `json:"count"` // equal ones that it stands for, up to Until; 0 is one
+	Until      time.Time `json:"until"`
+	Closed     bool      `json:"closed"`      // it tells the end of a flow, whose verdict was told before
+	Status     int       `json:"status"`      // of the upstream's answer; 0: none came, or it was not seen
+	BytesOut   int64     `json:"bytes_out"`   // sandbox to upstream
+	BytesIn    int64     `json:"bytes_in"`    // upstream to sandbox
+	DurationMS int64     `json:"duration_ms"` //
+	Error      string    `json:"error"`       // a word for what failed after the verdict
+	Guidance   string    `json:"agent_guidance"`
 }
 
 // Decisions is a page of them, newest first.

@@ -13,7 +13,8 @@ import (
 func TestDecisionIsTheRecordedOne(t *testing.T) {
 	recorded := decisions.Decision{ID: "dec_1", Time: time.Unix(1, 0).UTC(), Org: "org_1", Sandbox: "sbx_1", Incarnation: 1, Layer: "http",
 		Level: "http", Verdict: "deny", Reason: "no_rule", Rule: "r", RuleLayer: "ceiling", Revision: 2, Version: 3, Host: "a.test",
-		Addr: "192.0.2.1", Port: 443, Protocol: "https", Method: "GET", Path: "/x", Closed: true, Guidance: "ask"}
+		Addr: "192.0.2.1", Port: 443, Protocol: "https", Method: "GET", Path: "/x", Count: 3, Until: time.Unix(2, 0).UTC(), Closed: true,
+		Status: 200, BytesOut: 4, BytesIn: 5, DurationMS: 6, Error: "parse_error", Guidance: "ask"}
 	data, err := json.Marshal(recorded)
 	if err != nil {
 		t.Fatal(err)
