@@ -88,7 +88,7 @@ func (s *Server) writeRepeated(x *box, r *recorded) {
 	defer cancel()
 	if err := s.cfg.Recorder.Record(ctx, d); err != nil {
 		s.complain.Do(func() {
-			s.cfg.Log.Warn("repeated queries are missing in the record", "sandbox", r.b.Sandbox, "count", n, "err", err)
+			s.cfg.Log.Warn("repeated queries are missing in the record", "sandbox", r.b.Sandbox, "decisions", n, "err", err)
 		})
 	}
 }
