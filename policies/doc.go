@@ -58,6 +58,8 @@
 //   - PO-18: under presets and git rules packages install and repositories clone; publishing and pushing are denied, and nothing passes unopened (TestPresetsInstallAndDontPublish, TestGitAccess, TestSugarIsWrittenOut).
 //   - PO-19: what is learnt names single hosts, addresses, ports, protocols and whole paths, and allows nothing that was not seen or that a rule denied (TestLearn, TestLearnIsNarrow).
 //   - PO-20: replay changes nothing, keeps a bounded number of rows, and gives no answer about what was recorded in part (TestReplay, TestReplayChangesNothing, TestReplayIsBounded).
+//   - PO-34: what the floor closes is newly allowed by no draft and drafted by no means, whatever was recorded of it (TestReplayKnowsTheFloor, TestLearnKnowsTheFloor).
+//   - PO-35: lint says of a range that the floor closes it exactly if it closes each of its addresses on each port (TestFloorCoverEqualsTheFloor, TestLintKnowsTheFloor).
 //   - PO-21: a text that was edited means exactly the document that was asked for, whatever stood in it before (TestEditYAML, TestEditYAMLMeansWhatIsAsked, FuzzEditYAML).
 //   - PO-30: known resolvers of others, and the port of DNS over TLS, are denied to every rule that does not name them, unless the first layer opens them and none closes them (TestOtherResolversAreClosed).
 //

@@ -34,7 +34,7 @@ func TestExamplesOfThePage(t *testing.T) {
 			}
 		}
 		checkRoundTrip(t, d)
-		for _, f := range Lint(d, LintOptions{Now: testNow}) {
+		for _, f := range Lint(d, LintOptions{Now: testNow, Floor: labFloor, Org: "org_1"}) {
 			if f.Code != FindBroad || !strings.Contains(x[1], "mode:") {
 				t.Errorf("%+v\n%s", f, x[1])
 			}

@@ -16,8 +16,10 @@ import (
 
 // LearnOptions say what to draft of what was observed.
 type LearnOptions struct {
-	Hosts int  // at most so many names and addresses, those of the most sandboxes first; 0: 100
-	Names bool // of names that were only looked up, draft https on port 443; else they are left out
+	Hosts int    // at most so many names and addresses, those of the most sandboxes first; 0: 100
+	Names bool   // of names that were only looked up, draft https on port 443; else they are left out
+	Floor *Floor // what it closes is never drafted; nil closes everything
+	Org   string // whose exemptions of the floor count
 	// Beside is in force already: what it allows, for good and not only watching, needs no rule. Nil: nothing is.
 	Beside *Snapshot
 }
@@ -26,6 +28,7 @@ type LearnOptions struct {
 type Evidence struct {
 	Rule      string    `json:"rule,omitempty"` // id of the drafted rule; empty: LeftOut says why there is none
 	LeftOut   string    `json:"left_out,omitempty"`
+	Reason    Reason    `json:"reason,omitempty"` // of what the floor refuses
 	Host      string    `json:"host,omitempty"`
 	Address   string    `json:"address,omitempty"`
 	Port      uint16    `json:"port,omitempty"`
@@ -47,7 +50,7 @@ const (
 	LeftOutNoProtocol = "no_protocol" // connected to on a port that tells no protocol, and not further
 	LeftOutDenied     = "denied"      // a rule denies it, which nobody does by oversight
 	LeftOutPath       = "path"        // a path that no rule can name
-	LeftOutRefused    = "refused"     // no rule may allow it: a public suffix, an address of the floor
+	LeftOutRefused    = "refused"     // no rule can allow it: a public suffix, or what the floor closes, with its reason
 	LeftOutOverflow   = "overflow"    // more was observed than is kept
 )
 
@@ -65,6 +68,7 @@ type Learner struct {
 	options  LearnOptions
 	places   map[learnPlace]*learnt
 	denied   map[learnPlace]*learnt // by a rule; never drafted
+	closed   map[learnPlace]*learnt // by the floor; never drafted
 	overflow learnt
 }
 
@@ -84,6 +88,7 @@ type learnt struct {
 	opened        bool // some was
 	methods       map[string]*learntMethod
 	others        *learnt // of more methods than a rule may list
+	closed        Reason  // the floor's
 }
 
 type learntMethod struct {
@@ -97,7 +102,7 @@ func NewLearner(o LearnOptions) *Learner {
 	if o.Hosts <= 0 {
 		o.Hosts = learnHosts
 	}
-	return &Learner{options: o, places: map[learnPlace]*learnt{}, denied: map[learnPlace]*learnt{}}
+	return &Learner{options: o, places: map[learnPlace]*learnt{}, denied: map[learnPlace]*learnt{}, closed: map[learnPlace]*learnt{}}
 }
 
 // Learn drafts from all observations at once.
@@ -119,7 +124,11 @@ func (l *Learner) Add(o Observation) {
 		return
 	}
 	in := l.places
-	if o.Reason == ReasonRuleDenied {
+	closed := l.closes(place)
+	switch {
+	case closed != "":
+		in = l.closed
+	case o.Reason == ReasonRuleDenied:
 		in = l.denied
 	}
 	seen := in[place]
@@ -128,7 +137,7 @@ func (l *Learner) Add(o Observation) {
 			l.overflow.add(&o)
 			return
 		}
-		seen = &learnt{}
+		seen = &learnt{closed: closed}
 		in[place] = seen
 	}
 	seen.add(&o)
@@ -140,12 +149,21 @@ func (l *Learner) Add(o Observation) {
 	seen.request(&o)
 }
 
+// closes is the reason for which the floor closes a place; empty if it doesn't. A drafted rule names what it is for, so that an exemption
+// is open to it.
+func (l *Learner) closes(p learnPlace) Reason {
+	if v := l.options.Floor.destination(l.options.Org, p.host, p.addr, p.port); !v.Allowed() {
+		return v.Reason
+	}
+	return ""
+}
+
 // known reports whether nothing has to be learnt for the observation.
 func (l *Learner) known(o *Observation) bool {
 	if l.options.Beside == nil {
 		return false
 	}
-	v, ok := o.again(l.options.Beside)
+	v, ok := o.again(func(r *Request) Verdict { return l.options.Floor.Evaluate(l.options.Org, l.options.Beside, r) })
 	return ok && v.Allowed() && !v.Observed
 }
 
@@ -243,6 +261,9 @@ func (l *Learner) Draft() (*Document, []Evidence) {
 	for _, p := range sortedPlaces(l.denied) {
 		d.leave(p, l.denied[p], LeftOutDenied)
 	}
+	for _, p := range sortedPlaces(l.closed) {
+		d.leave(p, l.closed[p], LeftOutRefused)
+	}
 	if l.overflow.times > 0 {
 		d.leave(learnPlace{}, &l.overflow, LeftOutOverflow)
 	}
@@ -311,7 +332,7 @@ type learntDraft struct {
 func evidenceOf(p learnPlace, seen *learnt) Evidence {
 	e := Evidence{
 		Host: p.host, Port: p.port, Protocol: p.protocol.String(), FirstSeen: seen.first, LastSeen: seen.last,
-		Sandboxes: len(seen.boxes), Times: seen.times, Denied: seen.denied,
+		Sandboxes: len(seen.boxes), Times: seen.times, Denied: seen.denied, Reason: seen.closed,
 	}
 	if p.addr.IsValid() {
 		e.Address = p.addr.String()

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func TestLearn(t *testing.T) {
 		seen("a", 4, false, ReasonFloorSoft, connectAddr("10.0.0.1", 22, SSH)),
 		seen("a", 4, false, ReasonDialFailed, connect("down.test", 443, HTTPS)),
 	}
-	d, evidence := Learn(observed, LearnOptions{})
+	d, evidence := Learn(observed, LearnOptions{Floor: labFloor, Org: "org_1"})
 	var got []string
 	for _, r := range d.Rules {
 		got = append(got, fmt.Sprint(r.ID, " ", r.Hosts, r.CIDRs, r.Ports, r.Protocols, " ", r.TLS, r.Methods, r.Paths))
@@ -57,7 +58,7 @@ func TestLearn(t *testing.T) {
 	}
 	for host, why := range map[string]string{
 		"odd.test": LeftOutNoProtocol, "looked.test": LeftOutNameOnly, "bad.test": LeftOutDenied, "watched.test": LeftOutDenied,
-		"co.uk": LeftOutRefused, "127.0.0.1": LeftOutRefused, "10.0.0.1": "", "down.test": "", "api.test": "",
+		"co.uk": LeftOutRefused, "127.0.0.1": LeftOutRefused, "10.0.0.1": LeftOutRefused, "down.test": "", "api.test": "",
 	} {
 		if left[host] != why {
 			t.Errorf("%s: %q, want %q", host, left[host], why)
@@ -70,7 +71,7 @@ func TestLearn(t *testing.T) {
 
 	// With the names, and beside what is in force.
 	beside := compileText(t, `{"rules": [{"id": "a", "action": "allow", "hosts": ["tls.test"]}]}`)
-	d, _ = Learn(observed, LearnOptions{Names: true, Beside: beside})
+	d, _ = Learn(observed, LearnOptions{Floor: labFloor, Org: "org_1", Names: true, Beside: beside})
 	has := func(id string) bool {
 		return slices.ContainsFunc(d.Rules, func(r Rule) bool { return r.ID == id })
 	}
@@ -84,16 +85,62 @@ func TestLearnAddsUp(t *testing.T) {
 	once := seen("a", 3, false, ReasonNoRule, connect("tls.test", 443, HTTPS))
 	often := once
 	often.Times = 7
-	_, evidence := Learn([]Observation{once, often}, LearnOptions{})
+	_, evidence := Learn([]Observation{once, often}, LearnOptions{Floor: labFloor, Org: "org_1"})
 	if len(evidence) != 1 || evidence[0].Times != 8 || evidence[0].Denied != 8 {
 		t.Errorf("%+v", evidence)
+	}
+}
+
+// TestLearnKnowsTheFloor: what the floor closes is drafted by no means, and listed with the floor's reason; what an exemption opens to the org
+// is drafted like any other.
+func TestLearnKnowsTheFloor(t *testing.T) {
+	f := newFloor(t, FloorConfig{Hard: []netip.Prefix{cidr("10.231.0.0/16")}, Exempt: []Exemption{{CIDR: cidr("10.1.0.0/16"), Ports: []uint16{5432}, Orgs: []string{"org_1"}}}})
+	observed := []Observation{
+		seen("a", 1, false, ReasonNoRule, connectAddr("10.231.0.9", 22, SSH)),
+		seen("a", 2, false, ReasonFloorHard, connectAddr("10.231.0.9", 22, SSH)),
+		seen("a", 3, false, ReasonNoRule, connectAddr("10.0.0.1", 443, HTTPS)),
+		seen("a", 4, true, ReasonNoRule, connectAddr("240.0.0.9", 443, HTTPS)), // under a policy that watches
+		seen("a", 5, false, ReasonNoRule, connectAddr("11.0.0.1", 25, TCP)),
+		seen("a", 6, false, ReasonNoRule, connect("metadata.google.internal", 80, HTTP)),
+		seen("a", 7, false, ReasonFloorSoft, connectAddr("10.1.0.1", 5432, Postgres)),
+		seen("a", 8, false, ReasonNoRule, connectAddr("11.0.0.1", 443, HTTPS)),
+	}
+	drafted := func(o LearnOptions) (ids []string, refused map[string]Reason) {
+		d, evidence := Learn(observed, o)
+		for _, r := range d.Rules {
+			ids = append(ids, r.ID)
+		}
+		refused = map[string]Reason{}
+		for _, e := range evidence {
+			if e.LeftOut == LeftOutRefused {
+				refused[fmt.Sprint(e.Host, e.Address, ":", e.Port, " ", e.Times)] = e.Reason
+			}
+		}
+		return ids, refused
+	}
+	want := map[string]Reason{"10.231.0.9:22 2": ReasonFloorHard, "10.0.0.1:443 1": ReasonFloorSoft, "240.0.0.9:443 1": ReasonFloorSoft, "11.0.0.1:25 1": ReasonPort25,
+		"metadata.google.internal:80 1": ReasonFloorHard}
+	ids, refused := drafted(LearnOptions{Floor: f, Org: "org_1"})
+	if !slices.Equal(ids, []string{"learnt.10.1.0.1.5432.postgres", "learnt.11.0.0.1.443.https"}) || !maps.Equal(refused, want) {
+		t.Errorf("drafted %v, refused %v", ids, refused)
+	}
+	// In force already, as far as the policy goes: the floor closes it all the same.
+	beside := compileText(t, `rules: [{id: net, action: allow, cidrs: [10.0.0.0/8, 11.0.0.0/8], ports: [22, 443, 5432], protocols: [https, ssh, postgres]}]`)
+	if ids, refused := drafted(LearnOptions{Floor: f, Org: "org_1", Beside: beside}); len(ids) != 0 || refused["10.231.0.9:22 2"] != ReasonFloorHard {
+		t.Errorf("beside it: drafted %v, refused %v", ids, refused)
+	}
+	if ids, _ := drafted(LearnOptions{Floor: f, Org: "org_2"}); !slices.Equal(ids, []string{"learnt.11.0.0.1.443.https"}) {
+		t.Errorf("for another org: drafted %v", ids)
+	}
+	if ids, _ := drafted(LearnOptions{Org: "org_1"}); len(ids) != 0 {
+		t.Errorf("without a floor: drafted %v", ids)
 	}
 }
 
 // What was refused before its first byte is taken for what its port is for.
 func TestLearnByPort(t *testing.T) {
 	for port, want := range map[uint16]Protocol{443: HTTPS, 80: HTTP, 22: SSH, 5432: Postgres, 444: 0, 8080: 0} {
-		d, evidence := Learn([]Observation{seen("a", 1, false, ReasonNoRule, connect("a.test", port, 0))}, LearnOptions{})
+		d, evidence := Learn([]Observation{seen("a", 1, false, ReasonNoRule, connect("a.test", port, 0))}, LearnOptions{Floor: labFloor, Org: "org_1"})
 		if want == 0 {
 			if len(d.Rules) != 0 || evidence[0].LeftOut != LeftOutNoProtocol {
 				t.Errorf("%d: %+v, %+v", port, d.Rules, evidence)
@@ -119,11 +166,11 @@ func TestLearnLimits(t *testing.T) {
 	for i := range 2*MaxPaths + 1 {
 		observed = append(observed, seen("box0", i, true, "", get("some.test", fmt.Sprintf("/%d", i))))
 	}
-	d, evidence := Learn(observed, LearnOptions{Hosts: 3})
+	d, evidence := Learn(observed, LearnOptions{Floor: labFloor, Org: "org_1", Hosts: 3})
 	if len(d.Rules) != 3 || d.Rules[0].Hosts[0] != "h7.test" || len(evidence) != 12 || evidence[3].LeftOut != LeftOutLimit {
 		t.Errorf("%d rules, %d in evidence: %+v", len(d.Rules), len(evidence), d.Rules)
 	}
-	d, evidence = Learn(observed, LearnOptions{})
+	d, evidence = Learn(observed, LearnOptions{Floor: labFloor, Org: "org_1"})
 	for _, e := range evidence {
 		if e.AllPaths != (e.Host == "many.test") {
 			t.Errorf("%+v", e)
@@ -147,7 +194,7 @@ func TestLearnLimits(t *testing.T) {
 		observed = append(observed, seen("a", i, true, "", request("odd.test", fmt.Sprintf("M%d", i), "/"+strings.Repeat("x", 8*i))))
 	}
 	observed = append(observed, seen("a", 1, true, "", request("long.test", "GET", "/"+strings.Repeat("x", 2000))), seen("a", 1, true, "", request("case.test", "get", "/")), seen("a", 1, true, "", request("case.test", "GET", "/")))
-	d, evidence = Learn(observed, LearnOptions{})
+	d, evidence = Learn(observed, LearnOptions{Floor: labFloor, Org: "org_1"})
 	left := map[string]int{}
 	for _, e := range evidence {
 		if e.Rule == "" {
@@ -163,7 +210,7 @@ func TestLearnLimits(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("a.", 100) + "test"
-	d, _ = Learn([]Observation{seen("a", 1, true, "", connect(long, 443, HTTPS)), seen("a", 1, true, "", connect("b."+long, 443, HTTPS))}, LearnOptions{})
+	d, _ = Learn([]Observation{seen("a", 1, true, "", connect(long, 443, HTTPS)), seen("a", 1, true, "", connect("b."+long, 443, HTTPS))}, LearnOptions{Floor: labFloor, Org: "org_1"})
 	if len(d.Rules) != 2 || len(d.Rules[0].ID) != 63 || d.Rules[0].ID == d.Rules[1].ID {
 		t.Errorf("%+v", d.Rules)
 	}
@@ -191,7 +238,7 @@ func TestLearnIsNarrow(t *testing.T) {
 			reason := pick(t, "reason", []Reason{"", ReasonAllowed, ReasonNoRule, ReasonRuleDenied, ReasonFloorHard})
 			observed = append(observed, Observation{Time: testNow, Sandbox: pick(t, "box", []string{"a", "b"}), Allowed: rapid.Bool().Draw(t, "allowed"), Reason: reason, Request: draw(t), Partial: rapid.IntRange(0, 4).Draw(t, "partial") == 0})
 		}
-		d, evidence := Learn(observed, LearnOptions{Names: rapid.Bool().Draw(t, "names")})
+		d, evidence := Learn(observed, LearnOptions{Floor: labFloor, Org: "org_1", Names: rapid.Bool().Draw(t, "names")})
 		for _, r := range d.Rules {
 			for _, host := range r.Hosts {
 				if strings.Contains(host, "*") {
@@ -245,7 +292,7 @@ func shows(o Observation, asked Request) bool {
 }
 
 func TestLearnerIsBounded(t *testing.T) {
-	l := NewLearner(LearnOptions{})
+	l := NewLearner(LearnOptions{Floor: labFloor, Org: "org_1"})
 	for i := range learnKept + 10 {
 		l.Add(Observation{Time: testNow.Add(time.Duration(i)), Sandbox: "a", Request: Request{Stage: StageConnect, Addr: netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), Port: 443, Protocol: HTTPS}})
 	}

@@ -16,6 +16,8 @@ type LintOptions struct {
 	Now     time.Time // zero: nothing has expired
 	Granted []string  // hosts to which some secret is granted
 	Ceiling *Document // the document above this one; nil: this is the ceiling, or none is known
+	Floor   *Floor    // nil: the one that is built in, without anybody's exemptions and ranges
+	Org     string    // whose exemptions of the floor count
 }
 
 // A Finding is something in a document that is allowed, and probably not meant.
@@ -30,7 +32,7 @@ type Finding struct {
 // The codes of findings. The list is closed.
 const (
 	FindInvalid         = "invalid"           // the language refuses it; other findings need a document that it doesn't
-	FindNeverMatches    = "never_matches"     // deny rules of the document cover the allow rule, or one of its destinations
+	FindNeverMatches    = "never_matches"     // deny rules of the document, or the floor, cover the allow rule, or one of its destinations
 	FindOutsideCeiling  = "outside_ceiling"   // the ceiling never allows what the rule allows
 	FindShadowed        = "shadowed"          // another rule already says all that the rule says
 	FindPassWithGrant   = "pass_with_grant"   // a host with a grant would be let through unopened
@@ -59,7 +61,7 @@ func Lint(d *Document, o LintOptions) []Finding {
 	if err != nil {
 		return invalid(d, err)
 	}
-	l := &linter{LintOptions: o, d: normal, found: []Finding{}, allow: newCover(), deny: newCover()}
+	l := &linter{LintOptions: o, d: normal, found: []Finding{}, allow: newCover(), deny: newCover(), under: newFloorCover(o.Floor, o.Org)}
 	for i := range normal.Rules {
 		if r := &normal.Rules[i]; l.live(r) {
 			l.of(r.Action).add(r, i)
@@ -119,6 +121,7 @@ type linter struct {
 	d           *Document
 	allow, deny *cover // its rules that count
 	above       *ceiling
+	under       *floorCover
 	found       []Finding
 }
 
@@ -158,7 +161,7 @@ func (l *linter) rule(i int) {
 	if r.Action == Allow {
 		l.broad(i, r)
 		l.storage(i, r)
-		if l.denied(i, r) {
+		if l.closed(i, r) || l.denied(i, r) {
 			return
 		}
 		l.outside(i, r)

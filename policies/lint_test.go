@@ -78,7 +78,7 @@ func TestLint(t *testing.T) {
 		"off":                                 {rules: `{"id": "a", "action": "allow", "hosts": ["pastebin.com"], "enabled": false}`},
 		"wide":                                {rules: `{"id": "a", "action": "allow", "cidrs": ["203.0.0.0/15", "2600::/16", "203.0.113.0/24"], "ports": ["1-2000"]}`, want: []string{"rules[0].cidrs[0] broad", "rules[0].cidrs[1] broad", "rules[0].ports broad"}},
 	} {
-		o := LintOptions{Now: testNow, Granted: tt.granted}
+		o := LintOptions{Now: testNow, Granted: tt.granted, Floor: labFloor, Org: "org_1"}
 		if tt.ceiling {
 			o.Ceiling = parse(t, ceiling)
 		}
@@ -146,7 +146,7 @@ func TestLintTellsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, ceiling := drawDocument(t), drawDocument(t)
 		d.ObserveUntil, ceiling.ObserveUntil = time.Time{}, time.Time{}
-		o := LintOptions{Now: testNow}
+		o := LintOptions{Now: testNow, Floor: pick(t, "floor", []*Floor{{}, labFloor}), Org: "org_1"}
 		if rapid.Bool().Draw(t, "under") {
 			o.Ceiling = ceiling
 		}
@@ -176,7 +176,7 @@ func TestLintTellsTheTruth(t *testing.T) {
 				if r.Stage == StageName {
 					continue // what is known of a name only is refused later
 				}
-				x, y := a.Evaluate(&r), b.Evaluate(&r)
+				x, y := o.Floor.Evaluate(o.Org, a, &r), o.Floor.Evaluate(o.Org, b, &r)
 				if x.Action != y.Action || x.Allowed() && f.Code == FindShadowed && (x.TLS != y.TLS || x.Foreign != y.Foreign || x.DNS != y.DNS || x.Log != y.Log) {
 					t.Fatalf("%+v\nrequest %+v\n%+v\n%+v", f, r, x, y)
 				}

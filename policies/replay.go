@@ -15,8 +15,8 @@ type Observation struct {
 	Decision string // its id
 	Times    int    // how many equal ones it stands for; 0 is one
 	Allowed  bool   // what became of it
-	// Reason is why. A decision that no policy gave (the floor, a budget, a peer that is gone) can't be judged again. Empty
-	// means that a policy gave it.
+	// Reason is why. A decision that neither a policy gave nor the floor about the address that was asked for (what the floor says of
+	// the address that a name had, a budget, a peer that is gone) can't be judged again. Empty means that a policy gave it.
 	Reason Reason
 	// Request is what was judged. Its Now is the time to judge at: today's, to ask what a draft would do from now on. Zero: Time.
 	Request Request
@@ -27,17 +27,19 @@ type Observation struct {
 // times is how often it was observed.
 func (o *Observation) times() int { return max(o.Times, 1) }
 
-// judged reports whether it was a policy that decided.
+// judged reports whether what decided can be asked again.
 func (o *Observation) judged() bool {
 	switch o.Reason {
 	case "", ReasonAllowed, ReasonNoRule, ReasonRuleDenied:
 		return true
+	case ReasonFloorHard, ReasonFloorSoft, ReasonPort25:
+		return o.Request.Host == ""
 	}
 	return false
 }
 
-// again asks s the observed question. It is false if there is no telling, as too little of it was kept.
-func (o *Observation) again(s *Snapshot) (Verdict, bool) {
+// again asks the observed question. It is false if there is no telling, as too little of it was kept.
+func (o *Observation) again(evaluate func(*Request) Verdict) (Verdict, bool) {
 	if !o.judged() {
 		return Verdict{}, false
 	}
@@ -46,11 +48,11 @@ func (o *Observation) again(s *Snapshot) (Verdict, bool) {
 		r.Now = o.Time
 	}
 	if r.Stage != StageRequest || r.Path != "" && !o.Partial {
-		v := s.Evaluate(&r)
+		v := evaluate(&r)
 		return v, v.Reason != ReasonParse && v.Reason != ReasonHostInvalid
 	}
 	r.Stage, r.Method, r.Path = StageConnect, "", ""
-	v := s.Evaluate(&r)
+	v := evaluate(&r)
 	return v, v.Reason != ReasonParse && v.Reason != ReasonHostInvalid && (!v.Allowed() || !v.Inside)
 }
 
@@ -67,61 +69,101 @@ type ReplayRow struct {
 
 // A ReplayResult is what a draft would do differently. Rows come with the most frequent first.
 type ReplayResult struct {
-	NewlyDenied  []ReplayRow `json:"newly_denied"`
-	NewlyAllowed []ReplayRow `json:"newly_allowed"`
-	Denied       int         `json:"denied"`   // observations that would be newly denied
-	Allowed      int         `json:"allowed"`  // observations that would be newly allowed
-	Same         int         `json:"same"`     // observations to which the draft answers as before
-	Unjudged     int         `json:"unjudged"` // observations that tell nothing: not a policy's, or recorded without what a rule needs
-	Omitted      int         `json:"omitted"`  // of Denied and Allowed, those for which there is no row, as there were too many
+	NewlyDenied   []ReplayRow `json:"newly_denied"`
+	NewlyAllowed  []ReplayRow `json:"newly_allowed"`
+	ClosedByFloor []ReplayRow `json:"closed_by_floor"` // the draft allows it in vain: the floor denies it, now and then
+	Denied        int         `json:"denied"`          // observations that would be newly denied
+	Allowed       int         `json:"allowed"`         // observations that would be newly allowed
+	Same          int         `json:"same"`            // observations to which the answer is as before
+	Closed        int         `json:"closed"`          // of Same, those that the draft allows and the floor denies
+	Unjudged      int         `json:"unjudged"`        // observations that tell nothing: not a policy's, or recorded without what a rule needs
+	Omitted       int         `json:"omitted"`         // of Denied, Allowed and Closed, those for which there is no row, as there were too many
 }
 
 // replayRows is how many rows a Replayer keeps if it isn't told.
 const replayRows = 1000
 
+// ReplayOptions say under what observations are judged again.
+type ReplayOptions struct {
+	Floor *Floor // nil closes everything
+	Org   string // whose exemptions of the floor count
+	Rows  int    // at most so many are kept; 0: a thousand
+}
+
 // A Replayer judges recorded decisions again, one after the other, and keeps only rows: the decisions may be as many as there are.
 type Replayer struct {
-	rows   int
-	kept   map[replayKey]*replayRow
-	result ReplayResult
+	options ReplayOptions
+	kept    map[replayKey]*replayRow
+	result  ReplayResult
 }
 
 type replayKey struct {
 	request Request
-	allowed bool // newly
+	kind    replayKind
 	rule    string
 }
+
+// replayKind is what a row tells of.
+type replayKind uint8
+
+const (
+	newlyDenied replayKind = iota
+	newlyAllowed
+	closedByFloor
+)
 
 type replayRow struct {
 	ReplayRow
 	boxes map[string]bool
 }
 
-// NewReplayer keeps at most so many rows; 0: a thousand.
-func NewReplayer(rows int) *Replayer {
-	return &Replayer{rows: cmp.Or(max(rows, 0), replayRows), kept: map[replayKey]*replayRow{}}
+// NewReplayer returns an empty one.
+func NewReplayer(o ReplayOptions) *Replayer {
+	o.Rows = cmp.Or(max(o.Rows, 0), replayRows)
+	return &Replayer{options: o, kept: map[replayKey]*replayRow{}}
 }
 
-// Add judges one observation by the draft, compiled with the other layers of the observed sandbox.
+// Add judges one observation by the floor and the draft, compiled with the other layers of the observed sandbox.
 func (p *Replayer) Add(draft *Snapshot, o Observation) {
-	v, ok := o.again(draft)
+	v, ok := o.again(func(r *Request) Verdict { return p.options.Floor.Evaluate(p.options.Org, draft, r) })
+	var kind replayKind
 	switch {
 	case !ok:
 		p.result.Unjudged += o.times()
 		return
 	case v.Allowed() == o.Allowed:
 		p.result.Same += o.times()
-		return
+		if !inVain(draft, &o, v) {
+			return
+		}
+		p.result.Closed += o.times()
+		kind = closedByFloor
 	case v.Allowed():
 		p.result.Allowed += o.times()
+		kind = newlyAllowed
 	default:
 		p.result.Denied += o.times()
+		kind = newlyDenied
 	}
-	key := replayKey{request: o.Request, allowed: v.Allowed(), rule: v.Rule}
+	p.row(kind, v, &o)
+}
+
+// inVain reports whether the draft allows what v, the floor's, denies.
+func inVain(draft *Snapshot, o *Observation, v Verdict) bool {
+	if v.Allowed() || v.Layer != FloorLayer {
+		return false
+	}
+	alone, ok := o.again(draft.Evaluate)
+	return ok && alone.Allowed()
+}
+
+// row counts an observation to its row.
+func (p *Replayer) row(kind replayKind, v Verdict, o *Observation) {
+	key := replayKey{request: o.Request, kind: kind, rule: v.Rule}
 	key.request.Now, key.request.Addr = time.Time{}, netaddr.Canonical(o.Request.Addr)
 	row := p.kept[key]
 	if row == nil {
-		if len(p.kept) >= p.rows {
+		if len(p.kept) >= p.options.Rows {
 			p.result.Omitted += o.times()
 			return
 		}
@@ -143,18 +185,18 @@ func (p *Replayer) Add(draft *Snapshot, o Observation) {
 // Result is what came of everything added so far.
 func (p *Replayer) Result() ReplayResult {
 	res := p.result
-	res.NewlyDenied, res.NewlyAllowed = []ReplayRow{}, []ReplayRow{}
+	kinds := [...]*[]ReplayRow{newlyDenied: &res.NewlyDenied, newlyAllowed: &res.NewlyAllowed, closedByFloor: &res.ClosedByFloor}
+	for _, rows := range kinds {
+		*rows = []ReplayRow{}
+	}
 	for key, row := range p.kept {
 		one := row.ReplayRow
 		one.Sandboxes = len(row.boxes)
-		if key.allowed {
-			res.NewlyAllowed = append(res.NewlyAllowed, one)
-		} else {
-			res.NewlyDenied = append(res.NewlyDenied, one)
-		}
+		*kinds[key.kind] = append(*kinds[key.kind], one)
 	}
-	slices.SortFunc(res.NewlyDenied, byTimes)
-	slices.SortFunc(res.NewlyAllowed, byTimes)
+	for _, rows := range kinds {
+		slices.SortFunc(*rows, byTimes)
+	}
 	return res
 }
 
@@ -165,8 +207,8 @@ func byTimes(a, b ReplayRow) int {
 }
 
 // Replay judges all observations by one draft.
-func Replay(draft *Snapshot, observed []Observation) ReplayResult {
-	p := NewReplayer(0)
+func Replay(draft *Snapshot, observed []Observation, o ReplayOptions) ReplayResult {
+	p := NewReplayer(o)
 	for _, o := range observed {
 		p.Add(draft, o)
 	}

@@ -12,13 +12,7 @@ func (f *Floor) Evaluate(org string, s *Snapshot, r *Request) Verdict {
 	if malformed(r) != "" {
 		return s.Evaluate(r)
 	}
-	if r.Host != "" {
-		if closedName(r.Host) {
-			return floorVerdict(ReasonFloorHard)
-		}
-		return s.Evaluate(r)
-	}
-	under := f.Judge(org, r.Addr, r.Port)
+	under := f.destination(org, r.Host, r.Addr, r.Port)
 	if !under.Allowed() {
 		return under
 	}
@@ -27,6 +21,17 @@ func (f *Floor) Evaluate(org string, s *Snapshot, r *Request) Verdict {
 		return NotNamed(r.Addr)
 	}
 	return v
+}
+
+// destination decides about a name in normal form, or about an address where there is no name.
+func (f *Floor) destination(org, host string, addr netip.Addr, port uint16) Verdict {
+	switch {
+	case f == nil, closedName(host):
+		return floorVerdict(ReasonFloorHard)
+	case host != "":
+		return Verdict{Action: Allow, Reason: ReasonAllowed, Layer: FloorLayer}
+	}
+	return f.Judge(org, addr, port)
 }
 
 // NotNamed is the floor's denial of an address that only an exemption opens, to a policy that allows it without naming it.

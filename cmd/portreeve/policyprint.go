@@ -121,6 +121,10 @@ func (a *app) effect(w io.Writer, r client.Replayed) {
 	fmt.Fprintf(w, "%d would be newly denied, %d newly allowed, %s\n", r.Denied, r.Allowed, span)
 	a.effectRows(w, "-", r.NewlyDenied)
 	a.effectRows(w, "+", r.NewlyAllowed)
+	if r.Closed > 0 {
+		fmt.Fprintf(w, "%d would be allowed, but the floor closes them, whatever a policy says\n", r.Closed)
+		a.effectRows(w, "=", r.InVain)
+	}
 }
 
 func (a *app) effectRows(w io.Writer, sign string, rows []client.ReplayRow) {

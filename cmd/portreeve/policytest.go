@@ -100,19 +100,22 @@ func draftBody(name, document string) map[string]any {
 
 func (a *app) policyLint() *cobra.Command {
 	var name string
+	var local bool
 	c := &cobra.Command{Use: "lint FILE", Short: "Look for what a document allows and probably does not mean", Args: exactly("FILE"), RunE: func(c *cobra.Command, args []string) error {
 		document, err := a.document(args[0])
 		if err != nil {
 			return err
 		}
-		api, err := a.client()
-		if err != nil {
-			return err
+		var found lintAnswer
+		raw := any(&found)
+		if local {
+			found.Findings, err = client.Lint(document, time.Now())
+		} else {
+			var api *client.Client
+			if api, err = a.client(); err == nil {
+				raw, err = ask(c.Context(), api, http.MethodPost, "/policies/lint", draftBody(name, document), &found)
+			}
 		}
-		var found struct {
-			Findings []client.Finding `json:"findings"`
-		}
-		raw, err := ask(c.Context(), api, http.MethodPost, "/policies/lint", draftBody(name, document), &found)
 		if err != nil {
 			return err
 		}
@@ -126,7 +129,13 @@ func (a *app) policyLint() *cobra.Command {
 		})
 	}}
 	c.Flags().StringVar(&name, "name", untitled, "the policy that it is, or will be; ceiling for the org's own")
+	c.Flags().BoolVar(&local, "local", false, "by the document and the built-in floor alone; asks no server")
 	return c
+}
+
+// A lintAnswer is what was found in a document.
+type lintAnswer struct {
+	Findings []client.Finding `json:"findings"`
 }
 
 func (a *app) policyPresets() *cobra.Command {

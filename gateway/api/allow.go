@@ -282,6 +282,10 @@ func (s *Server) replay(ctx context.Context, c *caller, in *allowIn, drafts []st
 	if err != nil {
 		return w, err
 	}
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return w, err
+	}
 	seen := map[string]*pair{}
 	boxes := map[string]bool{}
 	for _, d := range denied {
@@ -294,7 +298,7 @@ func (s *Server) replay(ctx context.Context, c *caller, in *allowIn, drafts []st
 		if err != nil {
 			return w, err
 		}
-		if p == nil || p.before.Evaluate(&r).Allowed() || !p.after.Evaluate(&r).Allowed() {
+		if p == nil || floor.Evaluate(c.org(), p.before, &r).Allowed() || !floor.Evaluate(c.org(), p.after, &r).Allowed() {
 			continue
 		}
 		w.Count += max(int(d.Count), 1)

@@ -190,8 +190,9 @@ func readable(s string) string {
 
 // mayBeAsked refuses what is no plain lack of a rule: what the floor closes, what a rule denies, and what is allowed already.
 func (s *Server) mayBeAsked(ctx context.Context, c *caller, r store.AccessRequest) error {
-	if v := s.Floor.JudgeHost(r.Host); !v.Allowed() {
-		return notRequestable(v)
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return err
 	}
 	l, err := s.layersOf(ctx, c, r.Sandbox, "")
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *Server) mayBeAsked(ctx context.Context, c *caller, r store.AccessReques
 	}
 	lacking := false
 	for _, probe := range probes {
-		switch v := snapshot.Evaluate(&probe); {
+		switch v := floor.Evaluate(c.org(), snapshot, &probe); {
 		case v.Allowed():
 		case !v.Requestable:
 			return notRequestable(v)

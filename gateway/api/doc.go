@@ -45,6 +45,7 @@
 //   - GA-47: an event is queued with the change that it tells of, or not at all, and only for endpoints of its org (TestEventsAreQueuedWithTheirChange).
 //   - GA-48: nobody below the platform sees or changes what is open of the floor, or makes a key that does (TestFloorIsThePlatforms).
 //   - GA-49: what the floor's hard part holds, or no org is named for, is opened by no call (TestFloorExemptionsThatAreRefused).
+//   - GA-50: what would be allowed is told under the floor, with the exemptions of the org that asks (TestAnswersKnowTheFloor, TestEffectKnowsTheFloor).
 //   - GA-45: access to a host with a grant is given opened, never passed (TestGrantedHostIsGivenOpened).
 //
 // # Not here

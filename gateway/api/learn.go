@@ -61,7 +61,11 @@ func (s *Server) learn(ctx context.Context, c *caller, in *learnIn) (*learnOut, 
 	}
 	boxes := &jury{s: s, c: c, boxes: map[string]*judged{}, same: map[string]*policies.Snapshot{}, left: compiledMost}
 	now := s.Now()
-	learner := policies.NewLearner(policies.LearnOptions{Hosts: in.Body.Hosts, Names: in.Body.Names})
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	learner := policies.NewLearner(policies.LearnOptions{Floor: floor, Org: c.org(), Hosts: in.Body.Hosts, Names: in.Body.Names})
 	var l learnt
 	l.Look, err = s.overDecisions(ctx, c, in.Body.Period, func(d store.Decision) error {
 		box, err := boxes.of(ctx, d.Sandbox)
@@ -69,7 +73,7 @@ func (s *Server) learn(ctx context.Context, c *caller, in *learnIn) (*learnOut, 
 			return err
 		}
 		o := observation(d, now)
-		if in.Body.New && box.there && box.knows(o) {
+		if in.Body.New && box.there && box.knows(floor, c.org(), o) {
 			return nil
 		}
 		learner.Add(o)
@@ -138,9 +142,9 @@ func (y *jury) of(ctx context.Context, sandbox string) (*judged, error) {
 	return j, nil
 }
 
-// knows reports whether the sandbox's policy allows it already, and not only while it watches.
-func (j *judged) knows(o policies.Observation) bool {
-	v := j.snapshot.Evaluate(&o.Request)
+// knows reports whether the floor and the sandbox's policy allow it already, and not only while it watches.
+func (j *judged) knows(floor *policies.Floor, org string, o policies.Observation) bool {
+	v := floor.Evaluate(org, j.snapshot, &o.Request)
 	return v.Allowed() && !v.Observed
 }
 
@@ -218,7 +222,11 @@ func leftOut(e policies.Evidence) string {
 	if e.Method != "" {
 		target += " " + e.Method
 	}
-	return fmt.Sprintf("  %s (%s): %s", target, e.LeftOut, seen(e))
+	why := e.LeftOut
+	if e.Reason != "" {
+		why += ", " + e.Reason.String()
+	}
+	return fmt.Sprintf("  %s (%s): %s", target, why, seen(e))
 }
 
 func count(n int, one, many string) string {

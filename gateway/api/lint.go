@@ -60,7 +60,11 @@ func (s *Server) lintDocument(ctx context.Context, c *caller, in *lintIn) (*lint
 
 // lint looks at a document with what the org has beside it.
 func (s *Server) lint(ctx context.Context, org, name string, d *policies.Document) ([]policies.Finding, error) {
-	o := policies.LintOptions{Now: s.Now()}
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := policies.LintOptions{Now: s.Now(), Floor: floor, Org: org}
 	kept, err := s.Store.Secrets(ctx, org)
 	if err != nil {
 		return nil, err

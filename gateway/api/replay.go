@@ -30,15 +30,17 @@ type replayIn struct {
 type replayOut struct {
 	Body struct {
 		Look
-		NewlyDenied  []replayRow `json:"newly_denied" nullable:"false" doc:"What was allowed and would be denied, the most frequent first."`
-		NewlyAllowed []replayRow `json:"newly_allowed" nullable:"false" doc:"What was denied and would be allowed."`
-		Denied       int         `json:"newly_denied_count"`
-		Allowed      int         `json:"newly_allowed_count"`
-		Same         int         `json:"same"`
-		Unjudged     int         `json:"unjudged" doc:"Decisions that no policy gave, or of which too little was kept to judge them again."`
-		Elsewhere    int         `json:"elsewhere" doc:"Decisions about sandboxes that the draft does not concern."`
-		Omitted      int         `json:"omitted" doc:"Of the two counts, those for which there is no row."`
-		OnAll        bool        `json:"tried_on_all" doc:"No sandbox has the policy yet, so it was tried on all of them."`
+		NewlyDenied   []replayRow `json:"newly_denied" nullable:"false" doc:"What was allowed and would be denied, the most frequent first."`
+		NewlyAllowed  []replayRow `json:"newly_allowed" nullable:"false" doc:"What was denied and would be allowed."`
+		ClosedByFloor []replayRow `json:"closed_by_floor" nullable:"false" doc:"What the draft would allow and the floor denies, now and then."`
+		Denied        int         `json:"newly_denied_count"`
+		Allowed       int         `json:"newly_allowed_count"`
+		Closed        int         `json:"closed_by_floor_count" doc:"Counted in same too."`
+		Same          int         `json:"same"`
+		Unjudged      int         `json:"unjudged" doc:"Decisions that neither a policy gave nor the floor about the address that was asked for, or of which too little was kept to judge them again."`
+		Elsewhere     int         `json:"elsewhere" doc:"Decisions about sandboxes that the draft does not concern."`
+		Omitted       int         `json:"omitted" doc:"Of the three counts, those for which there is no row."`
+		OnAll         bool        `json:"tried_on_all" doc:"No sandbox has the policy yet, so it was tried on all of them."`
 	}
 }
 
@@ -56,14 +58,14 @@ type replayRow struct {
 	Decision  string    `json:"decision_id" doc:"The newest of them."`
 	FirstSeen time.Time `json:"first_seen"`
 	LastSeen  time.Time `json:"last_seen"`
-	Reason    string    `json:"reason" doc:"Why the draft decides so."`
+	Reason    string    `json:"reason" doc:"Why it is decided so with the draft."`
 	Rule      string    `json:"rule,omitempty"`
 	Layer     string    `json:"layer,omitempty"`
 }
 
 func (s *Server) replayRoutes() {
 	route(s, sso.ScopeRead, huma.Operation{OperationID: "replay-policy", Method: http.MethodPost, Path: "/policies/replay", Summary: "What would a draft have decided otherwise?",
-		Description: "Judges recorded decisions again, by the edge's own evaluator: each under what its sandbox has, with the draft in its place. Nothing is stored.", Tags: []string{"policies"}}, s.replayDraft)
+		Description: "Judges recorded decisions again, by the edge's own evaluator: each under the floor and what its sandbox has, with the draft in its place. Nothing is stored.", Tags: []string{"policies"}}, s.replayDraft)
 }
 
 func (s *Server) replayDraft(ctx context.Context, c *caller, in *replayIn) (*replayOut, error) {
@@ -82,7 +84,11 @@ func (s *Server) replayDraft(ctx context.Context, c *caller, in *replayIn) (*rep
 	bench.onAll = bench.onAll || in.Body.Sandbox != "" // which is asked for by name
 	out := &replayOut{}
 	now := s.Now()
-	replayer := policies.NewReplayer(rowsMost)
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	replayer := policies.NewReplayer(policies.ReplayOptions{Floor: floor, Org: c.org(), Rows: rowsMost})
 	out.Body.Look, err = s.overDecisions(ctx, c, in.Body.Period, func(d store.Decision) error {
 		snapshot, err := bench.of(ctx, d.Sandbox)
 		if err != nil {
@@ -99,8 +105,8 @@ func (s *Server) replayDraft(ctx context.Context, c *caller, in *replayIn) (*rep
 		return nil, err
 	}
 	r := replayer.Result()
-	out.Body.NewlyDenied, out.Body.NewlyAllowed = viewRows(r.NewlyDenied), viewRows(r.NewlyAllowed)
-	out.Body.Denied, out.Body.Allowed, out.Body.Same, out.Body.Unjudged, out.Body.Omitted = r.Denied, r.Allowed, r.Same, r.Unjudged, r.Omitted
+	out.Body.NewlyDenied, out.Body.NewlyAllowed, out.Body.ClosedByFloor = viewRows(r.NewlyDenied), viewRows(r.NewlyAllowed), viewRows(r.ClosedByFloor)
+	out.Body.Denied, out.Body.Allowed, out.Body.Closed, out.Body.Same, out.Body.Unjudged, out.Body.Omitted = r.Denied, r.Allowed, r.Closed, r.Same, r.Unjudged, r.Omitted
 	out.Body.OnAll = bench.onAll && in.Body.Sandbox == ""
 	return out, nil
 }

@@ -76,8 +76,10 @@ type Replayed struct {
 	Since        time.Time   `json:"since"`
 	NewlyDenied  []ReplayRow `json:"newly_denied"`
 	NewlyAllowed []ReplayRow `json:"newly_allowed"`
+	InVain       []ReplayRow `json:"closed_by_floor"`
 	Denied       int         `json:"newly_denied_count"`
 	Allowed      int         `json:"newly_allowed_count"`
+	Closed       int         `json:"closed_by_floor_count"`
 	Unjudged     int         `json:"unjudged"`
 	Elsewhere    int         `json:"elsewhere"`
 	Omitted      int         `json:"omitted"`
@@ -108,6 +110,19 @@ type Version struct {
 	Bytes     int64     `json:"bytes"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
+}
+
+// Lint looks at a document, JSON or YAML, by itself and the floor that is built in, without any server.
+func Lint(text string, now time.Time) ([]Finding, error) {
+	document, err := policies.ParseAt([]byte(text), now)
+	if err != nil {
+		return nil, fmt.Errorf("the policy is not valid: %w", err)
+	}
+	all := []Finding{}
+	for _, f := range policies.Lint(document, policies.LintOptions{Now: now}) {
+		all = append(all, Finding(f))
+	}
+	return all, nil
 }
 
 // RunTests reads a document, JSON or YAML, and runs its tests by the document alone, without any server.
