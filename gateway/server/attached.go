@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"portreeve.dev/egress/ca"
@@ -59,18 +58,7 @@ const overdueEvery = time.Second
 
 // endOverdue ends attached sandboxes whose time is up; those of our own a node ends.
 func (c *control) endOverdue(ctx context.Context) {
-	tick := time.NewTicker(overdueEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := c.sandboxes.EndOverdue(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) {
-				c.log.Error("attached sandboxes whose time is up", "err", err)
-			}
-		}
-	}
+	c.every(ctx, overdueEvery, "attached sandboxes whose time is up", c.sandboxes.EndOverdue)
 }
 
 // doorAuthority opens the root that signs for doors, or makes it.

@@ -43,27 +43,9 @@ func (t truster) Trust(ctx context.Context, org string, pem []byte) error {
 // stepEvery is how often the authorities look at what is due.
 const stepEvery = time.Second
 
-// stepAuthorities rotates what is due. A node that is away is no news each second.
+// stepAuthorities rotates what is due.
 func (c *control) stepAuthorities(ctx context.Context) {
-	tick := time.NewTicker(stepEvery)
-	defer tick.Stop()
-	said := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := c.authorities.Step(ctx)
-		if err == nil || ctx.Err() != nil {
-			said = ""
-			continue
-		}
-		if text := err.Error(); text != said && !errors.Is(err, link.ErrClosed) {
-			c.log.Error("authorities of orgs", "err", err)
-			said = text
-		}
-	}
+	c.every(ctx, stepEvery, "authorities of orgs", c.authorities.Step)
 }
 
 // signIntermediate signs an edge's own key under the authority of an org, or under that of the doors.

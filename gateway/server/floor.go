@@ -78,18 +78,7 @@ const exemptionsEvery = time.Second
 
 // endExemptions takes away what has ended, and writes it down, until ctx ends.
 func (c *control) endExemptions(ctx context.Context) {
-	tick := time.NewTicker(exemptionsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := c.endDueExemptions(ctx, time.Now()); err != nil && ctx.Err() == nil {
-				c.log.Error("exemptions of the floor whose time is up", "err", err)
-			}
-		}
-	}
+	c.every(ctx, exemptionsEvery, "exemptions of the floor whose time is up", func(ctx context.Context) error { return c.endDueExemptions(ctx, time.Now()) })
 }
 
 func (c *control) endDueExemptions(ctx context.Context, now time.Time) error {
