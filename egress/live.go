@@ -10,11 +10,20 @@ import (
 type Live struct {
 	Since   time.Time    // set once, before anybody else has it
 	In, Out atomic.Int64 // bytes so far, to the sandbox and from it
-	Last    atomic.Int64 // when a byte last moved, or since when none did, in nanoseconds since the epoch
 
+	moved  atomic.Int64 // when a byte last moved, in nanoseconds after epoch
 	judged atomic.Pointer[Judged]
 	remote atomic.Pointer[netip.AddrPort]
 }
+
+// epoch is where the clock begins that nobody sets: a step of the machine's own must not make busy flows idle.
+var epoch = time.Now()
+
+// Moved says that a byte has moved just now, or that it is from now on that none did.
+func (l *Live) Moved() { l.moved.Store(int64(time.Since(epoch))) }
+
+// Idle is for how long nothing has moved.
+func (l *Live) Idle() time.Duration { return time.Since(epoch) - time.Duration(l.moved.Load()) }
 
 // Judged is the decision that a flow lives by.
 type Judged struct {

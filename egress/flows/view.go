@@ -138,7 +138,7 @@ func (e *entry) view() View {
 	}
 	v.Since, v.BytesIn, v.BytesOut = e.Live.Since.UTC(), e.Live.In.Load(), e.Live.Out.Load()
 	if v.BytesIn+v.BytesOut > 0 {
-		last := time.Unix(0, e.Live.Last.Load()).UTC()
+		last := time.Now().Add(-e.Live.Idle()).UTC()
 		v.LastByte = &last
 	}
 	if a := e.Live.Remote(); a.IsValid() {

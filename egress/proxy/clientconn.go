@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"portreeve.dev/egress"
 )
 
 // A clientConn is the sandbox's end of a connection: it gives back what was peeked, knows when a byte last moved, and
@@ -40,7 +42,7 @@ func (c *clientConn) Write(p []byte) (int, error) {
 
 func (c *clientConn) touch(n int) {
 	if n > 0 {
-		c.owner.live.Last.Store(time.Now().UnixNano())
+		c.owner.live.Moved()
 	}
 }
 
@@ -108,7 +110,7 @@ func resetOnClose(nc net.Conn) {
 
 // An idleWatch calls expire once nothing has moved for the limit. It costs a timer and no goroutine.
 type idleWatch struct {
-	last   *atomic.Int64
+	live   *egress.Live
 	limit  atomic.Int64
 	expire func()
 
@@ -117,17 +119,17 @@ type idleWatch struct {
 	stopped bool
 }
 
-func (w *idleWatch) start(last *atomic.Int64, limit time.Duration, expire func()) {
-	w.last, w.expire = last, expire
+func (w *idleWatch) start(live *egress.Live, limit time.Duration, expire func()) {
+	w.live, w.expire = live, expire
 	w.limit.Store(int64(limit))
-	last.Store(time.Now().UnixNano())
+	live.Moved()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(limit, w.check)
 }
 
 func (w *idleWatch) check() {
-	left := w.limit.Load() - (time.Now().UnixNano() - w.last.Load())
+	left := time.Duration(w.limit.Load()) - w.live.Idle()
 	if left <= 0 {
 		w.expire()
 		return
@@ -135,7 +137,7 @@ func (w *idleWatch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped {
-		w.timer.Reset(time.Duration(left))
+		w.timer.Reset(left)
 	}
 }
 

@@ -105,7 +105,7 @@ func (p *Proxy) bind(nc net.Conn) (*connection, bool) {
 		nc.Close()
 		return nil, false
 	}
-	c.watch.start(&c.live.Last, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
+	c.watch.start(&c.live, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
 	return c, true
 }
 

@@ -54,7 +54,7 @@ func (p *Proxy) ServeDoor(ctx context.Context, nc net.Conn, b egress.Binding, to
 	}
 	defer c.release()
 	p.startHTTP.Do(func() { go p.serveHTTP() })
-	c.watch.start(&c.live.Last, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
+	c.watch.start(&c.live, p.cfg.Timeouts.Idle, func() { c.end(errIdle) })
 	c.unhook = context.AfterFunc(ctx, func() { c.end(errShutdown) })
 	run := c.run
 	if to.Forward {

@@ -70,7 +70,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
 		b.live.Out.Add(int64(n))
-		b.live.Last.Store(time.Now().UnixNano())
+		b.live.Moved()
 	}
 	if b.ended = err == io.EOF; b.ended {
 		for name := range b.room {
@@ -217,7 +217,7 @@ func (x *exchange) body(resp *http.Response, from io.Reader) (n int64, err error
 			w, werr := x.w.Write(buf[:m])
 			n += int64(w)
 			x.live.In.Add(int64(w))
-			x.live.Last.Store(time.Now().UnixNano())
+			x.live.Moved()
 			if werr != nil {
 				return n, werr
 			}

@@ -51,7 +51,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.told.Store(true) // whatever comes of it, the request has a decision of its own
 	x := &exchange{p: p, c: c, w: w, r: r, begun: time.Now()}
 	x.live.Since = x.begun
-	x.live.Last.Store(x.begun.UnixNano())
+	x.live.Moved()
 	if refusal := c.refusal(r); refusal != nil {
 		x.refuseHead(refusal)
 		return

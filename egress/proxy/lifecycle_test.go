@@ -9,13 +9,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"portreeve.dev/egress"
 )
 
 // A tightened policy ends what it no longer allows, and nothing else.
@@ -170,19 +171,19 @@ func TestDeadlines(t *testing.T) {
 func TestIdleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w idleWatch
-		var last atomic.Int64
+		var live egress.Live
 		expired := make(chan time.Time, 1)
 		begun := time.Now()
-		w.start(&last, time.Minute, func() { expired <- time.Now() })
+		w.start(&live, time.Minute, func() { expired <- time.Now() })
 		for range 5 { // something moves every fifty seconds
 			<-time.After(50 * time.Second)
-			last.Store(time.Now().UnixNano())
+			live.Moved()
 		}
 		w.extend(time.Hour)
 		if got := (<-expired).Sub(begun); got != 250*time.Second+time.Hour {
 			t.Errorf("expired after %v", got)
 		}
-		w.start(&last, time.Minute, func() { t.Error("expired after it was stopped") })
+		w.start(&live, time.Minute, func() { t.Error("expired after it was stopped") })
 		w.stop()
 		<-time.After(2 * time.Minute)
 	})

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
 )
 
@@ -58,10 +58,10 @@ func (x *exchange) pump(nc net.Conn, client *bufio.Reader, up io.ReadWriteCloser
 	var wg sync.WaitGroup
 	var inErr error
 	wg.Go(func() {
-		end.BytesIn, inErr = pumpOne(nc, from, &x.live.In, &x.live.Last)
+		end.BytesIn, inErr = pumpOne(nc, from, &x.live, &x.live.In)
 		nc.Close()
 	})
-	_, _ = pumpOne(up, client, &x.live.Out, &x.live.Last)
+	_, _ = pumpOne(up, client, &x.live, &x.live.Out)
 	up.Close()
 	wg.Wait()
 	done()
@@ -72,23 +72,24 @@ func (x *exchange) pump(nc net.Conn, client *bufio.Reader, up io.ReadWriteCloser
 	}
 }
 
-func pumpOne(dst io.Writer, src io.Reader, moved, last *atomic.Int64) (n int64, err error) {
+func pumpOne(dst io.Writer, src io.Reader, live *egress.Live, moved *atomic.Int64) (n int64, err error) {
 	buf := buffers.small.Get().(*[relayBuffer]byte)
 	defer buffers.small.Put(buf)
-	return io.CopyBuffer(countingWriter{dst, moved, last}, onlyReader{src}, buf[:])
+	return io.CopyBuffer(countingWriter{dst, live, moved}, onlyReader{src}, buf[:])
 }
 
 // A countingWriter says as it goes how much was written.
 type countingWriter struct {
-	w           io.Writer
-	moved, last *atomic.Int64
+	w     io.Writer
+	live  *egress.Live
+	moved *atomic.Int64 // its bytes one way
 }
 
 func (c countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	if n > 0 {
 		c.moved.Add(int64(n))
-		c.last.Store(time.Now().UnixNano())
+		c.live.Moved()
 	}
 	return n, err
 }
