@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	ws "github.com/coder/websocket"
@@ -145,6 +147,14 @@ func join(all []said) said {
 type session struct {
 	c net.Conn
 	f *http2.Framer
+	// writing is held by whoever writes a frame: a framer is for one at a time, and what is read is answered while others write.
+	writing sync.Mutex
+}
+
+func (s *session) write(frame func() error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return frame()
 }
 
 func (t *talk) session() (*session, error) {
@@ -154,7 +164,7 @@ func (t *talk) session() (*session, error) {
 	f := http2.NewFramer(t.conn, bufio.NewReader(t.conn))
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.AllowIllegalWrites = true
-	return &session{t.conn, f}, f.WriteSettings()
+	return &session{c: t.conn, f: f}, f.WriteSettings()
 }
 
 func (t *talk) askH2(requests []request) said {
@@ -203,7 +213,7 @@ func (s *session) stream(id uint32) said {
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
-				s.f.WriteSettingsAck()
+				s.write(s.f.WriteSettingsAck)
 			}
 		case *http2.GoAwayFrame:
 			if frame.LastStreamID < id || frame.ErrCode != http2.ErrCodeNo {
@@ -223,8 +233,7 @@ func (s *session) stream(id uint32) said {
 			if frame.StreamID == id {
 				what.Body = cut(what.Body + string(frame.Data()))
 				if n := uint32(len(frame.Data())); n > 0 {
-					s.f.WriteWindowUpdate(0, n)
-					s.f.WriteWindowUpdate(id, n)
+					s.write(func() error { return errors.Join(s.f.WriteWindowUpdate(0, n), s.f.WriteWindowUpdate(id, n)) })
 				}
 			}
 		case *http2.RSTStreamFrame:
@@ -253,7 +262,9 @@ func (t *talk) frames(all []frame) said {
 		}
 		payload = append(payload, block(f.Fields)...)
 		for range max(1, f.Times) {
-			if err := s.f.WriteRawFrame(http2.FrameType(f.Type), http2.Flags(f.Flags), f.Stream, payload); err != nil {
+			if err := s.write(func() error {
+				return s.f.WriteRawFrame(http2.FrameType(f.Type), http2.Flags(f.Flags), f.Stream, payload)
+			}); err != nil {
 				break // what the other side said about it is what counts
 			}
 		}
