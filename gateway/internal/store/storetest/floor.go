@@ -2,10 +2,10 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,22 +116,38 @@ func floorExemptionsAreKept(t *testing.T, open Open) {
 	w.chain(one.Principal.Org)
 }
 
-// floorLimitHoldsInParallel: the limit is of the installation, so that keys of several orgs come at once.
+// floorLimitHoldsInParallel: the limit is of the installation, so that keys of two orgs come at once. The second comes when the first has
+// counted and is not done.
 func floorLimitHoldsInParallel(t *testing.T, open Open) {
 	w := NewWorld(t, open, store.Options{})
-	var all []store.By
-	for i := range 6 {
-		all = append(all, installer(w.Org(fmt.Sprint("org", i))))
-	}
-	made := 0
-	for _, err := range together(len(all), func(i int) error { _, err := w.exempt(all[i], "10.1.0.0/16", 2); return err }) {
-		if err == nil {
-			made++
-		} else if !errors.Is(err, store.ErrLimit) && !errors.Is(err, store.ErrBusy) {
-			t.Error(err)
+	first, other := installer(w.Org("one")), installer(w.Org("two"))
+	counted, second := make(chan struct{}), make(chan error, 1)
+	go func() {
+		<-counted
+		_, err := w.exempt(other, "10.2.0.0/16", 1)
+		second <- err
+	}()
+	var once sync.Once
+	var later error
+	done := false
+	e := store.FloorExemption{ID: store.NewID("flx"), Exemption: policies.Exemption{CIDR: netip.MustParsePrefix("10.1.0.0/16"), Orgs: []string{policies.EveryOrg}}}
+	w.must(w.change(first, func(tx *store.Tx) error {
+		_, err := tx.CreateFloorExemption(ctx(t), e, 1)
+		once.Do(func() { close(counted) })
+		select {
+		case later = <-second: // nothing held it back
+			done = true
+		case <-time.After(time.Second): // it waits for this one's end
 		}
+		return err
+	}))
+	if !done {
+		later = <-second
 	}
-	if kept, err := w.FloorExemptions(ctx(t)); err != nil || made != 2 || len(kept) != 2 {
-		t.Errorf("%d made, %d kept, of a limit of 2; %v", made, len(kept), err)
+	if !errors.Is(later, store.ErrLimit) && !errors.Is(later, store.ErrBusy) {
+		t.Errorf("the second of a limit of 1: %v", later)
+	}
+	if kept, err := w.FloorExemptions(ctx(t)); err != nil || len(kept) != 1 {
+		t.Errorf("%d kept, of a limit of 1; %v", len(kept), err)
 	}
 }
