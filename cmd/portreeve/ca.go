@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -42,12 +41,9 @@ func (a *app) callCA(ctx context.Context, method, path string, body any, print f
 	if err != nil {
 		return err
 	}
-	var raw json.RawMessage
-	if err := api.Do(ctx, method, path, body, &raw); err != nil {
-		return err
-	}
 	var now authority
-	if err := json.Unmarshal(raw, &now); err != nil {
+	raw, err := ask(ctx, api, method, path, body, &now)
+	if err != nil {
 		return err
 	}
 	return a.print(raw, func() { print(now) })

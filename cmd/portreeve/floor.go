@@ -42,15 +42,12 @@ func (a *app) floorList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodGet, "/platform/floor-exemptions", nil, &raw); err != nil {
-			return err
-		}
 		var all struct {
 			Exemptions []exemption `json:"exemptions"`
 			Configured []exemption `json:"configured"`
 		}
-		if err := json.Unmarshal(raw, &all); err != nil {
+		raw, err := ask(c.Context(), api, http.MethodGet, "/platform/floor-exemptions", nil, &all)
+		if err != nil {
 			return err
 		}
 		return a.print(raw, func() {
@@ -90,12 +87,9 @@ func (a *app) floorExempt() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var raw json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/platform/floor-exemptions?wait=applied", body, &raw); err != nil {
-				return err
-			}
 			var e exemption
-			if err := json.Unmarshal(raw, &e); err != nil {
+			raw, err := ask(c.Context(), api, http.MethodPost, "/platform/floor-exemptions?wait=applied", body, &e)
+			if err != nil {
 				return err
 			}
 			return a.print(raw, func() {
