@@ -189,6 +189,31 @@ func TestManyCallersSignOnce(t *testing.T) {
 	}
 }
 
+// A flight that ends between another caller's look and its flight has signed for both: here within the look, where the clock is read.
+func TestFlightThatEndedIsSeen(t *testing.T) {
+	i, r, now := setUp(t)
+	during := func(look func()) { // the next reading of the clock
+		i.config.Now = func() time.Time {
+			i.config.Now = func() time.Time { return *now }
+			look()
+			return *now
+		}
+	}
+	leaf(t, i, "a", "api.test")
+	*now = began.Add(Lifetime - renewBefore + time.Second)
+	var between *tls.Certificate
+	during(func() { between = leaf(t, i, "a", "api.test") })
+	if leaf(t, i, "a", "api.test") != between {
+		t.Error("a leaf was signed twice")
+	}
+	*now = now.Add(Lifetime - renewBefore + time.Second)
+	during(func() { leaf(t, i, "a", "second.test") })
+	leaf(t, i, "a", "third.test")
+	if r.signed != 3 {
+		t.Errorf("control signed %d intermediates, want one per lifetime: 3", r.signed)
+	}
+}
+
 func TestClientAcceptsTheChain(t *testing.T) {
 	i, r, now := setUp(t)
 	*now = time.Now()

@@ -18,6 +18,8 @@
 //   - CA-4: each leaf has a key and a serial of its own, drawn at random (TestKeysAndSerialsAreFresh).
 //   - CA-5: once an org's authority has another mark, no intermediate got under the one before signs a leaf (TestMarkEndsAnIntermediate).
 //   - CA-6: a list of revoked certificates is signed by nobody but the key that signed the certificates (TestListIsItsSignersOwn).
+//   - CA-7: many callers for one leaf are one signature, also the caller that comes as a flight ends (TestFlightThatEndedIsSeen).
+//   - CA-8: the same for an intermediate (TestFlightThatEndedIsSeen).
 //
 // # Not here
 //

@@ -73,11 +73,14 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 // Leaf returns a certificate for host, a name in normal form, under the authority of org.
 func (i *Issuer) Leaf(ctx context.Context, org, host string) (*tls.Certificate, error) {
 	k := leafKey{org, i.config.Mark(org), host}
-	if leaf, ok := i.leaves.Get(k); ok && i.fresh(leaf.Leaf.NotAfter) {
+	if leaf := i.kept(k); leaf != nil {
 		return leaf, nil
 	}
 	// Whoever comes first signs for all; its going away must not fail the others.
 	v, err, _ := i.flight.Do("leaf "+org+" "+k.mark+" "+host, func() (any, error) {
+		if leaf := i.kept(k); leaf != nil { // another flight ended since the look
+			return leaf, nil
+		}
 		leaf, err := i.sign(context.WithoutCancel(ctx), k)
 		if err == nil {
 			i.leaves.Add(k, leaf)
@@ -88,6 +91,14 @@ func (i *Issuer) Leaf(ctx context.Context, org, host string) (*tls.Certificate, 
 		return nil, fmt.Errorf("certificate for %q: %w", host, err)
 	}
 	return v.(*tls.Certificate), nil
+}
+
+// kept returns the leaf of k, or nil where there is none that lasts.
+func (i *Issuer) kept(k leafKey) *tls.Certificate {
+	if leaf, ok := i.leaves.Get(k); ok && i.fresh(leaf.Leaf.NotAfter) {
+		return leaf
+	}
+	return nil
 }
 
 func (i *Issuer) fresh(end time.Time) bool { return i.config.Now().Add(renewBefore).Before(end) }
@@ -129,16 +140,16 @@ func commonName(host string) string {
 // intermediate returns the one got under mark. What was got under another one is of no use any more, also where control can't be
 // asked for the next.
 func (i *Issuer) intermediate(ctx context.Context, org, mark string) (*intermediate, error) {
-	i.mu.Lock()
-	by := i.orgs[org]
-	i.mu.Unlock()
-	if by != nil && by.mark != mark {
-		by = nil
-	}
+	by := i.got(org, mark)
 	if by != nil && i.fresh(by.certificate.NotAfter) {
 		return by, nil
 	}
-	v, err, _ := i.flight.Do("intermediate "+org+" "+mark, func() (any, error) { return i.fetch(ctx, org, mark) })
+	v, err, _ := i.flight.Do("intermediate "+org+" "+mark, func() (any, error) {
+		if by := i.got(org, mark); by != nil && i.fresh(by.certificate.NotAfter) { // another flight ended since the look
+			return by, nil
+		}
+		return i.fetch(ctx, org, mark)
+	})
 	if err != nil {
 		if by != nil && i.config.Now().Before(by.certificate.NotAfter) {
 			return by, nil // near its end, but control can't be asked now
@@ -146,6 +157,16 @@ func (i *Issuer) intermediate(ctx context.Context, org, mark string) (*intermedi
 		return nil, err
 	}
 	return v.(*intermediate), nil
+}
+
+// got returns what org got under mark, also where it is near its end, or nil.
+func (i *Issuer) got(org, mark string) *intermediate {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if by := i.orgs[org]; by != nil && by.mark == mark {
+		return by
+	}
+	return nil
 }
 
 func (i *Issuer) fetch(ctx context.Context, org, mark string) (*intermediate, error) {

@@ -16,6 +16,7 @@
 //   - IC-2: the authority is believed for the tunnel domain alone: for no other name and for no address (TestAuthorityIsConfined).
 //   - IC-3: a leaf names exactly one host, with a key of its own (TestLeafNamesOneHost).
 //   - IC-4: what is kept is bounded, and many hellos for one name at once are one signature (TestLeavesAreBounded, TestOneFlightPerName).
+//   - IC-5: the hello that comes as a flight ends gets that flight's certificate (TestFlightThatEndedIsSeen).
 //
 // # Not here
 //

@@ -56,12 +56,14 @@ func (s *Source) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err != nil || !s.cfg.Known(host) {
 		return nil, nil
 	}
-	now := s.cfg.Now()
-	if c, ok := s.kept.Get(host); ok && now.Add(renewBefore).Before(c.Leaf.NotAfter) {
+	if c := s.lasting(host); c != nil {
 		return c, nil
 	}
 	v, err, _ := s.flight.Do(host, func() (any, error) {
-		c, err := s.cfg.Issuer.Issue(host, now)
+		if c := s.lasting(host); c != nil { // another flight ended since the look
+			return c, nil
+		}
+		c, err := s.cfg.Issuer.Issue(host, s.cfg.Now())
 		if err == nil {
 			s.kept.Add(host, c)
 		}
@@ -71,4 +73,12 @@ func (s *Source) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("certificate for %q: %w", host, err)
 	}
 	return v.(*tls.Certificate), nil
+}
+
+// lasting returns the certificate kept for host, or nil where there is none that lasts.
+func (s *Source) lasting(host string) *tls.Certificate {
+	if c, ok := s.kept.Get(host); ok && s.cfg.Now().Add(renewBefore).Before(c.Leaf.NotAfter) {
+		return c
+	}
+	return nil
 }
