@@ -60,6 +60,7 @@
 //   - PO-20: replay changes nothing, keeps a bounded number of rows, and gives no answer about what was recorded in part (TestReplay, TestReplayChangesNothing, TestReplayIsBounded).
 //   - PO-34: what the floor closes is newly allowed by no draft and drafted by no means, whatever was recorded of it (TestReplayKnowsTheFloor, TestLearnKnowsTheFloor).
 //   - PO-35: lint says of a range that the floor closes it exactly if it closes each of its addresses on each port (TestFloorCoverEqualsTheFloor, TestLintKnowsTheFloor).
+//   - PO-36: an explanation's verdict is the one that holds on the wire, and its first layer that denies is the one that decided, the floor before all (TestExplainKnowsTheFloor).
 //   - PO-21: a text that was edited means exactly the document that was asked for, whatever stood in it before (TestEditYAML, TestEditYAMLMeansWhatIsAsked, FuzzEditYAML).
 //   - PO-30: known resolvers of others, and the port of DNS over TLS, are denied to every rule that does not name them, unless the first layer opens them and none closes them (TestOtherResolversAreClosed).
 //

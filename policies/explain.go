@@ -34,16 +34,17 @@ type ExplainedRequest struct {
 	Time     *time.Time `json:"time,omitempty"`
 }
 
-// A LayerExplanation is what one document says by itself.
+// A LayerExplanation is what one document, or the floor, says by itself.
 type LayerExplanation struct {
 	Name     string            `json:"name"`
 	Version  int64             `json:"version"`
 	Action   Action            `json:"action"`
 	Reason   Reason            `json:"reason"`
 	Rule     string            `json:"rule,omitempty"`
-	Watching bool              `json:"watching"` // observe_until: the layer would decide so, but does not yet
-	Rules    []RuleExplanation `json:"rules"`    // those for this destination or close to it, matching ones first
-	Omitted  int               `json:"omitted"`  // how many more there are
+	Watching bool              `json:"watching"`         // observe_until: the layer would decide so, but does not yet
+	Detail   string            `json:"detail,omitempty"` // of the floor: a sentence
+	Rules    []RuleExplanation `json:"rules"`            // those for this destination or close to it, matching ones first
+	Omitted  int               `json:"omitted"`          // how many more there are
 }
 
 // A RuleExplanation is one rule that matched, or the first thing that kept it from matching.
@@ -53,6 +54,42 @@ type RuleExplanation struct {
 	Matched bool   `json:"matched"`
 	Why     Why    `json:"why"`
 	Detail  string `json:"detail"`
+}
+
+// Explain says what Evaluate does, and why: the floor is the first layer, as it is asked first. It is slow and meant for people.
+func (f *Floor) Explain(org string, s *Snapshot, r *Request) Explanation {
+	x := s.Explain(r)
+	x.Verdict = f.Evaluate(org, s, r)
+	x.Guidance = x.Verdict.Reason.Guidance()
+	x.Layers = slices.Insert(x.Layers, 0, f.explain(org, r, x.Verdict))
+	return x
+}
+
+// explain is what the floor says by itself of a question to which the answer was v. What an exemption opens is closed to a policy that allows
+// it without naming it.
+func (f *Floor) explain(org string, r *Request, v Verdict) LayerExplanation {
+	x := LayerExplanation{Name: FloorLayer, Reason: ReasonFloorHard, Rules: []RuleExplanation{}, Detail: "closed, whatever the rules say"}
+	if f == nil {
+		return x
+	}
+	if reason := malformed(r); reason != "" {
+		x.Reason, x.Detail = reason, ""
+		return x
+	}
+	under := f.destination(org, r.Host, r.Addr, r.Port)
+	x.Action, x.Reason = under.Action, under.Reason
+	switch {
+	case !under.Allowed():
+	case v.Layer == FloorLayer:
+		x.Action, x.Reason, x.Detail = v.Action, v.Reason, "an exemption opens it, but only to rules that name the address"
+	case under.Named:
+		x.Detail = "an exemption opens it, to rules that name the address"
+	case r.Host != "":
+		x.Detail = "the name is open; what it leads to is judged when it is dialled"
+	default:
+		x.Detail = "the address is open"
+	}
+	return x
 }
 
 // Explain says what Evaluate does, and why. It is slow and meant for people.

@@ -98,3 +98,50 @@ func TestExplainListsNotEverything(t *testing.T) {
 		t.Errorf("%d rules, %d omitted, first %+v", len(x.Rules), x.Omitted, x.Rules[0])
 	}
 }
+
+// TestExplainKnowsTheFloor: it is the first layer, as it is asked first; the verdict is the edge's; and the first layer that denies is the one that
+// decided.
+func TestExplainKnowsTheFloor(t *testing.T) {
+	f := newFloor(t, FloorConfig{Exempt: []Exemption{{CIDR: cidr("10.1.0.0/16"), Orgs: []string{"org_1"}}}})
+	named := compileText(t, `rules: [{id: net, action: allow, cidrs: [10.0.0.0/8, 11.0.0.0/8], ports: [443]}, {id: good, action: allow, hosts: [good.test]}]`)
+	everywhere := compileText(t, `rules: [{id: everywhere, action: allow, cidrs: [0.0.0.0/0], ports: [443]}]`)
+	for _, c := range []struct {
+		name   string
+		f      *Floor
+		org    string
+		s      *Snapshot
+		r      Request
+		by     string // the layer that denies; empty: none
+		detail string
+	}{
+		{"closed", f, "org_1", named, connectAddr("10.2.0.1", 443, HTTPS), FloorLayer, "closed"},
+		{"closed to every setting", f, "org_1", named, connectAddr("169.254.169.254", 443, HTTPS), FloorLayer, "closed"},
+		{"a name that is closed", f, "org_1", named, connect("a.localhost", 443, HTTPS), FloorLayer, "closed"},
+		{"exempt", f, "org_1", named, connectAddr("10.1.0.1", 443, HTTPS), "", "an exemption opens it, to"},
+		{"exempt to others", f, "org_2", named, connectAddr("10.1.0.1", 443, HTTPS), FloorLayer, "closed"},
+		{"exempt, and not named", f, "org_1", everywhere, connectAddr("10.1.0.1", 443, HTTPS), FloorLayer, "an exemption opens it, but only"},
+		{"exempt, and no rule", f, "org_1", named, connectAddr("10.1.0.1", 22, SSH), "ceiling", "an exemption"},
+		{"open", f, "org_1", named, connectAddr("11.0.0.1", 443, HTTPS), "", "the address is open"},
+		{"a name", f, "org_1", named, connect("good.test", 443, HTTPS), "", "the name is open"},
+		{"a name and no rule", f, "org_1", named, connect("bad.test", 443, HTTPS), "ceiling", "the name is open"},
+		{"malformed", f, "org_1", named, Request{Port: 443}, FloorLayer, ""},
+		{"no floor", nil, "org_1", named, connect("good.test", 443, HTTPS), FloorLayer, "closed"},
+	} {
+		x := c.f.Explain(c.org, c.s, &c.r)
+		if x.Verdict != c.f.Evaluate(c.org, c.s, &c.r) || x.Guidance != x.Verdict.Reason.Guidance() {
+			t.Errorf("%s: explained is %+v", c.name, x.Verdict)
+		}
+		by := ""
+		for _, l := range x.Layers {
+			if l.Action == Deny && by == "" {
+				by = l.Name
+			}
+		}
+		if by != c.by || len(x.Layers) != 2 || x.Layers[0].Name != FloorLayer || !strings.HasPrefix(x.Layers[0].Detail, c.detail) {
+			t.Errorf("%s: denied by %q in %+v", c.name, by, x.Layers)
+		}
+	}
+	if x := f.Explain("org_1", named, nil); x.Verdict.Allowed() || x.Layers[0].Reason != ReasonParse {
+		t.Errorf("nothing: %+v", x)
+	}
+}

@@ -198,12 +198,20 @@ func (a *app) printVerdict(raw json.RawMessage) error {
 		Reason  string `json:"reason"`
 		Rule    string `json:"rule"`
 		Layer   string `json:"layer"`
+		Why     struct {
+			Layers []client.LayerSays `json:"layers"`
+		} `json:"explanation"`
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return err
 	}
 	err := a.print(raw, func() {
 		fmt.Fprintf(a.out, "%s: %s (rule %s, %s)\n", answer.Verdict, answer.Reason, orDash(answer.Rule), orDash(answer.Layer))
+		var rows [][]string
+		for _, l := range answer.Why.Layers { // in the order they are asked
+			rows = append(rows, []string{"  " + l.Name, l.Action, l.Reason, orDash(l.Rule), l.Detail})
+		}
+		a.table(rows)
 	})
 	if err == nil && answer.Verdict != "allow" {
 		return exit(3)

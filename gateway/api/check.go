@@ -44,7 +44,7 @@ type checkOut struct {
 		Message     string          `json:"message,omitempty" doc:"The deny rule's own words."`
 		Requestable bool            `json:"requestable" doc:"What is missing is only a rule."`
 		Request     checkedRequest  `json:"request" doc:"What was judged, in normal form."`
-		Explanation json.RawMessage `json:"explanation" doc:"Each layer and each rule that mattered."`
+		Explanation json.RawMessage `json:"explanation" doc:"Each layer in the order it is asked, the floor first, and each rule that mattered."`
 	}
 }
 
@@ -85,12 +85,12 @@ func (s *Server) check(ctx context.Context, c *caller, in *checkIn) (*checkOut, 
 	if err != nil {
 		return nil, err
 	}
-	v := floor.Evaluate(c.org(), snapshot, &r)
-	explanation, err := json.Marshal(snapshot.Explain(&r))
+	explained := floor.Explain(c.org(), snapshot, &r)
+	explanation, err := json.Marshal(explained)
 	if err != nil {
 		return nil, err
 	}
-	out := &checkOut{}
+	out, v := &checkOut{}, explained.Verdict
 	out.Body.Verdict, out.Body.Reason, out.Body.Rule, out.Body.Layer, out.Body.Version = v.Action.String(), string(v.Reason), v.Rule, v.Layer, v.Version
 	out.Body.Message, out.Body.Requestable, out.Body.Explanation = v.Message, v.Requestable, explanation
 	if !v.Allowed() {

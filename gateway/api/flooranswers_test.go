@@ -72,7 +72,9 @@ func TestAnswersKnowTheFloor(t *testing.T) {
 			{"10.1.0.1", "postgres", map[bool]string{true: "allowed", false: "floor_soft"}[exempt], 5432},
 		} {
 			a := c.Do("POST", "/policies/check", object{"host": q.addr, "port": q.port, "protocol": q.protocol, "document": draft}).Want(200)
-			if a.String("reason") != q.reason || a.At("requestable") != false {
+			closed := strings.HasPrefix(q.reason, "floor_")
+			if a.String("reason") != q.reason || a.At("requestable") != false || a.String("explanation.layers.0.name") != "floor" || (a.String("explanation.layers.0.action") == "deny") != closed ||
+				a.String("explanation.verdict.reason") != q.reason {
 				t.Errorf("exempt %v, %s: %s", exempt, q.addr, a.Body)
 			}
 		}

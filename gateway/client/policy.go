@@ -102,6 +102,15 @@ type ReplayRow struct {
 	Layer     string `json:"layer"`
 }
 
+// A LayerSays is what one layer says by itself to a question.
+type LayerSays struct {
+	Name   string `json:"name"` // floor, ceiling, policy:NAME, own
+	Action string `json:"action"`
+	Reason string `json:"reason"`
+	Rule   string `json:"rule"`
+	Detail string `json:"detail"` // a sentence, of the floor
+}
+
 // A Version is one of a policy's.
 type Version struct {
 	Version   int64     `json:"version"`
