@@ -30,9 +30,9 @@ type boxKey struct {
 // A ring is the last denials, oldest first.
 type ring struct{ last []decisions.Decision }
 
-// Note remembers d if it denies.
+// Note remembers d if it denies. One that is counted with others comes again under the same id, or once for all of them, with a Count.
 func (m *Denials) Note(d *decisions.Decision) {
-	if d.Verdict != policies.Deny.String() || d.Closed {
+	if d.Verdict != policies.Deny.String() || d.Closed && d.Count == 0 {
 		return
 	}
 	key := boxKey{d.Sandbox, d.Incarnation}
@@ -42,12 +42,24 @@ func (m *Denials) Note(d *decisions.Decision) {
 	if r == nil {
 		r = m.enter(key)
 	}
-	// One that is counted again comes again, under the same id.
-	r.last = slices.DeleteFunc(r.last, func(had decisions.Decision) bool { return had.ID == d.ID })
+	last := *d
+	if i := slices.IndexFunc(r.last, func(had decisions.Decision) bool { return had.ID == d.ID }); i >= 0 {
+		last = repeated(r.last[i], last)
+		r.last = slices.Delete(r.last, i, i+1)
+	}
 	if len(r.last) == denialsEach {
 		r.last = slices.Delete(r.last, 0, 1)
 	}
-	r.last = append(r.last, *d)
+	r.last = append(r.last, last)
+}
+
+// repeated is what the row says that counts both: the newer one, since the older.
+func repeated(had, d decisions.Decision) decisions.Decision {
+	if d.Until.IsZero() {
+		d.Until = d.Time
+	}
+	d.Time, d.Count = had.Time, max(had.Count, 1)+max(d.Count, 1)
+	return d
 }
 
 // enter makes room for a sandbox, at the cost of the one that came first. The caller holds mu.

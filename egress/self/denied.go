@@ -14,7 +14,9 @@ import (
 // A denial is a decision as its own sandbox may see it: without the policy's name and what it says about others.
 type denial struct {
 	ID          string    `json:"decision_id"`
-	Time        time.Time `json:"time"`
+	Time        time.Time `json:"time"`            // of the first, if there are several
+	Count       uint64    `json:"count,omitempty"` // how many equal ones it stands for; 0 is one
+	Until       time.Time `json:"until,omitzero"`  // of the last of them, whose method and path stand here
 	Verdict     string    `json:"verdict"`
 	Layer       string    `json:"layer"` // dns, connect, http
 	Destination string    `json:"destination"`
@@ -34,7 +36,7 @@ type denial struct {
 const RequestURL = "http://portreeve.internal/requests"
 
 func view(d decisions.Decision) denial {
-	v := denial{ID: d.ID, Time: d.Time, Verdict: d.Verdict, Layer: d.Layer, Destination: destination(d.Host, d.Addr, d.Port), Host: d.Host, Port: d.Port,
+	v := denial{ID: d.ID, Time: d.Time, Count: d.Count, Until: d.Until, Verdict: d.Verdict, Layer: d.Layer, Destination: destination(d.Host, d.Addr, d.Port), Host: d.Host, Port: d.Port,
 		Protocol: d.Protocol, Method: d.Method, Path: d.Path, Reason: d.Reason, Rule: d.Rule, Guidance: d.Guidance, Requestable: requestable(d)}
 	if v.Guidance == "" && d.Verdict != policies.Allow.String() {
 		v.Guidance = policies.Reason(d.Reason).Guidance()

@@ -18,6 +18,7 @@
 //   - ES-3: what is asked too often, too large or too long at a time is refused, per sandbox (TestAskingIsBounded).
 //   - ES-4: no answer holds a secret, a grant's place or a policy's name, sets a cookie or lets another origin in (TestAnswersSayNamesOnly).
 //   - ES-5: a verdict told here is the evaluator's own, under the snapshot in force (TestCheckIsTheEvaluators).
+//   - ES-6: what was refused again and again is told with how often and until when, as the record has it (TestRepeatedDenialsAreTold).
 //
 // # Not here
 //

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -277,6 +278,68 @@ func TestOnlyOwnDenialsAreSeen(t *testing.T) {
 	}
 	if a := w.from(boxB, "GET", "/denials", ""); !strings.Contains(a.body, "dec_b") {
 		t.Errorf("the other one lost its own: %s", a.body)
+	}
+}
+
+// TestRepeatedDenialsAreTold: the answer says of each row what the record says of it, how often and until when.
+func TestRepeatedDenialsAreTold(t *testing.T) {
+	w := newWorld(t, allowGood)
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	spool, err := decisions.Open(t.TempDir(), decisions.Config{FoldAfter: 2, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	refuse := func(host string, change func(*decisions.Decision)) {
+		t.Helper()
+		d := denied(boxA, decisions.NewID(), host)
+		d.Time, d.Level = now, "http"
+		change(d)
+		if err := spool.Record(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		w.denials.Note(d)
+		now = now.Add(time.Second)
+	}
+	for range 5 { // two rows, and one for the other three
+		refuse("again.test", func(*decisions.Decision) {})
+	}
+	refuse("once.test", func(*decisions.Decision) {})
+	refuse("looked.test", func(d *decisions.Decision) { // as the resolver counts
+		d.Layer, d.Level, d.Count, d.Until, d.Closed = "dns", "", 4, now.Add(9*time.Second), true
+	})
+	refuse("ended.test", func(d *decisions.Decision) { d.Closed = true }) // an end is no denial
+	now = now.Add(time.Minute)
+	written, err := spool.Batch(100, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told struct{ Denials []denial }
+	if err := json.Unmarshal([]byte(w.from(boxA, "GET", "/denials", "").body), &told); err != nil || len(told.Denials) != 5 || len(written.Rows) != 6 {
+		t.Fatalf("%d rows, of which %+v are told: %v", len(written.Rows), told.Denials, err)
+	}
+	for _, row := range written.Rows {
+		d, err := row.Decision()
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(told.Denials, func(v denial) bool { return v.ID == d.ID })
+		if i < 0 && d.Host == "ended.test" {
+			continue
+		}
+		if i < 0 {
+			t.Errorf("%+v is not told", d)
+			continue
+		}
+		if v := told.Denials[i]; max(v.Count, 1) != max(d.Count, 1) || !v.Until.Equal(d.Until) || !v.Time.Equal(d.Time) {
+			t.Errorf("told is %+v, recorded %+v", v, d)
+		}
+	}
+	if first := told.Denials[len(told.Denials)-1]; first.Count != 0 || !first.Until.IsZero() {
+		t.Errorf("one that was refused once: %+v", first)
+	}
+	if a := w.from(boxA, "GET", "/decisions/"+told.Denials[2].ID, ""); !strings.Contains(a.body, `"count": 3`) || !strings.Contains(a.body, `"until"`) {
+		t.Errorf("by its id: %s", a.body)
 	}
 }
 
