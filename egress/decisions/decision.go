@@ -4,7 +4,8 @@ import "time"
 
 // A Decision is one verdict as it is recorded: once before the dial, and once more, with Closed set, when the flow ended.
 // It holds no value, no header and no query: those may be secrets. A row with a Count stands for so many equal ones between Time
-// and Until; it comes closed, with the sums of their bytes. One with Until and no Count has only bytes, of decisions that another row counted.
+// and Until; it comes closed, with the sums of their bytes. One with Until and no Count
+// stands for no decision: it has bytes of some that another row counted, or says of one of them that its answer held a stored credential.
 type Decision struct {
 	ID          string    `json:"id"`                       // dec_<uuidv7>
 	Time        time.Time `json:"time"`                     // UTC, when the verdict was given

@@ -75,6 +75,7 @@
 //   - EP-77: an answer whose body has to be searched and can't be doesn't pass (TestUnreadableAnswersAreRefused).
 //   - EP-78: a stream of HTTP/2 that net/http refuses by itself is recorded (TestStreamsWithoutARequestAreRecorded).
 //   - EP-79: what is refused after it was allowed is a denial of its own, with its reason, which the answer names (TestRefusalAfterAllowIsADenial, TestEndBeforeTheAnswerIsADenial).
+//   - EP-80: that an answer held a granted value is on record with its request, also where that is only counted or ended with something else (TestReflectionIsAlwaysTold).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //   - EP-152: a connection by address is judged by the floor before the policy, through every door, and is recorded and told so (TestAddressIsJudgedByTheFloorFirst).
 //

@@ -232,6 +232,26 @@ func (w *world) decided() (decisions.Decision, Closing) {
 	return d, w.recorder.closed[d.ID]
 }
 
+// ended returns the end of a decision once it has one.
+func (w *world) ended(id string) Closing {
+	w.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		w.recorder.mu.Lock()
+		end, ok := w.recorder.closed[id]
+		changed := w.recorder.changed
+		w.recorder.mu.Unlock()
+		if ok {
+			return end
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			w.t.Fatalf("decision %s has no end", id)
+		}
+	}
+}
+
 // dialer connects names to servers of the test, after asking what a real one asks.
 type dialer struct {
 	mu        sync.Mutex

@@ -92,9 +92,7 @@ func (x *exchange) forward(pool *pool, out *http.Request, j judgement, d *decisi
 		if end.Addr = j.req.Addr; j.req.Host != "" {
 			end.Addr = pool.last()
 		}
-		if x.reflected && end.Error == "" {
-			end.Error = failReflected
-		}
+		x.tellReflected(d, &end)
 		x.c.complete(d, end)
 	}()
 	if out.Body != nil {

@@ -73,3 +73,19 @@ func (x *exchange) scrubBody(r io.ReadCloser) (body io.ReadCloser, done func()) 
 	scrubbed := x.scrub.Body(r)
 	return scrubbed, func() { x.reflected = x.reflected || scrubbed.Found() }
 }
+
+// tellReflected says in the end of d that its answer had a stored credential in it. Where that can't say so, because d is counted with others or
+// ended with something else, a row beside it does, with Until and no Count: it stands for no further decision.
+func (x *exchange) tellReflected(d *decisions.Decision, end *Closing) {
+	switch {
+	case !x.reflected:
+		return
+	case !d.Fold && end.Error == "":
+		end.Error = failReflected
+		return
+	}
+	beside := *d
+	beside.Fold, beside.Closed, beside.Until = false, true, x.p.cfg.Now().UTC()
+	beside.Status, beside.Error = end.Status, failReflected
+	_ = x.c.record(&beside) // the answer is on its way; what can't be written is counted as lost
+}

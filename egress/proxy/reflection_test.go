@@ -115,6 +115,63 @@ func TestAnswersWithoutASecretAreWhole(t *testing.T) {
 	}
 }
 
+// An answer that holds a stored value is told of with its request, whether that carried a secret or not, is only counted, or is cut off.
+func TestReflectionIsAlwaysTold(t *testing.T) {
+	const counting = `{"id": "good", "action": "allow", "hosts": ["good.test"], "tls": "inspect", "log": "count"}`
+	for name, c := range map[string]struct {
+		rule, answer, path string
+		length             string // that the answer says it has
+		rows               int
+	}{
+		"in the end of its own row":      {rule: allowGood, answer: stored, path: "/x", rows: 1},
+		"beside a count":                 {rule: counting, answer: stored, path: "/x", rows: 2},
+		"beside a count of cut off ones": {rule: counting, answer: stored, path: "/x", length: "99", rows: 2},
+		"beside another end":             {rule: allowGood, answer: stored, path: "/x", length: "99", rows: 2},
+		"the twin that holds another":    {rule: counting, answer: "stored-value-4712", path: "/x", rows: 1},
+		"the twin that is cut off":       {rule: allowGood, answer: "stored-value-4712", path: "/x", length: "99", rows: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.rule, func(cfg *Config) {
+				cfg.Injector = &injector{host: "good.test", scrub: scrubberOf(t, secrets.ScrubBodies)}
+			})
+			w.upstream("good.test", 443, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				if c.length != "" {
+					rw.Header().Set("Content-Length", c.length)
+				}
+				_, _ = io.WriteString(rw, c.answer)
+			}))
+			r, _ := http.NewRequest("GET", "https://good.test"+c.path, nil)
+			resp, err := w.client(false, w.orgCA.pool()).Do(r)
+			if err != nil && c.length == "" { // a short one that is cut off may not even begin
+				t.Fatal(err)
+			}
+			if err == nil {
+				got, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if strings.Contains(string(got), stored) {
+					t.Errorf("the sandbox got %q", got)
+				}
+			}
+			first := w.decisions(c.rows, false)[0]
+			end := w.ended(first.ID)
+			list := w.decisions(c.rows, false) // before its end comes whatever stands beside it
+			if first.Verdict != "allow" || len(first.Secrets) != 0 || first.Fold != (c.rule == counting) {
+				t.Errorf("the request is recorded as %+v", first)
+			}
+			if told := end.Error == failReflected; told != (c.rows == 1 && c.answer == stored) || (end.Error == failReset) != (c.length != "") {
+				t.Errorf("it ended as %+v", end)
+			}
+			if c.rows == 1 {
+				return
+			}
+			if d := list[1]; d.Fold || d.Count != 0 || !d.Closed || d.Until.IsZero() || d.Error != failReflected || d.Status != 200 || d.Path != c.path || d.Flow != first.Flow || d.ID == first.ID {
+				t.Errorf("beside it stands %+v", d)
+			}
+		})
+	}
+}
+
 // An answer that can't be searched, where it has to be, doesn't pass.
 func TestUnreadableAnswersAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {

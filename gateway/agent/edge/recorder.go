@@ -49,7 +49,7 @@ func (r *recorder) Record(ctx context.Context, d *decisions.Decision) error {
 		}
 		return nil
 	}
-	if d.Verdict != policies.Allow.String() || d.Layer == layerDNS {
+	if d.Verdict != policies.Allow.String() || d.Layer == layerDNS || d.Closed {
 		return nil
 	}
 	r.mu.Lock()

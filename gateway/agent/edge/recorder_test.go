@@ -151,6 +151,11 @@ func TestCountedFlowsCloseOneByOne(t *testing.T) {
 		}
 		ids = append(ids, d.ID)
 	}
+	beside := allowed("/") // comes with its end
+	beside.Closed, beside.Until = true, beside.Time
+	if err := r.Record(t.Context(), beside); err != nil || len(r.open) != 1 {
+		t.Errorf("%d are open: %v", len(r.open), err)
+	}
 	for _, id := range ids {
 		r.Close(t.Context(), id, proxy.Closing{BytesIn: 7})
 	}
