@@ -53,6 +53,17 @@ func (s *source) Snapshot(b egress.Binding) (*policies.Snapshot, uint64, error) 
 	return s.snapshot, s.revision, s.err
 }
 
+// counting counts how often it is asked.
+type counting struct {
+	*source
+	asked *int
+}
+
+func (c counting) Snapshot(b egress.Binding) (*policies.Snapshot, uint64, error) {
+	*c.asked++
+	return c.source.Snapshot(b)
+}
+
 type world struct {
 	*flows.Table
 	source   *source
@@ -397,6 +408,37 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	if w.Len() != 0 {
 		t.Errorf("%d flows are left", w.Len())
+	}
+}
+
+// However many flows there are, what they are judged by is asked for once a sandbox: a question reads the kernel's clock, which for
+// thousands of flows would cost more than the judging.
+func TestRejudgeAsksOnceForAll(t *testing.T) {
+	var snapshots, floors, grants, holds int
+	count := func(n *int) bool { *n++; return true }
+	w := newWorld(t, flows.Config{})
+	sure := floor(t, "203.0.113.0/24")
+	table, err := flows.New(flows.Config{
+		Bindings: w.bindings, Policies: counting{w.source, &snapshots}, Floor: func() *policies.Floor { floors++; return sure },
+		MustSee: func(egress.Binding, string) bool { return !count(&grants) },
+		Holds:   func(egress.Binding, string, uint16, flows.Carried) bool { return count(&holds) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		f := w.flow(fmt.Sprint(i), i%2, "a.test")
+		f.Opaque, f.Carries = true, []flows.Carried{{Secret: "sec_1", Version: 1}}
+		if _, err := table.Add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshots, floors, grants, holds = 0, 0, 0, 0
+	if n := table.Rejudge(); n != 0 {
+		t.Fatalf("%d ended", n)
+	}
+	if snapshots != 2 || floors != 1 || grants != 2 || holds != 2 {
+		t.Errorf("for 100 flows of 2 sandboxes: %d snapshots, %d floors, %d grants, %d secrets were asked for", snapshots, floors, grants, holds)
 	}
 }
 

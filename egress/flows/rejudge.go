@@ -9,11 +9,11 @@ import (
 )
 
 // Rejudge judges every flow under the newest snapshot of its sandbox, ends those that are denied now, and says how many. It returns
-// when each of them was told.
+// when each of them was told. What it is judged by is asked for once, however many flows there are.
 func (t *Table) Rejudge() (ended int) {
-	now := t.cfg.Now()
+	s := t.sit()
 	for _, e := range t.entries(nil) {
-		v := t.judge(&e.Flow, now)
+		v := s.judge(&e.Flow)
 		if v.Allowed() {
 			e.allowed.Store(true)
 			continue
@@ -37,33 +37,33 @@ func reason(v policies.Verdict) policies.Reason {
 	return policies.ReasonRevoked
 }
 
-// judge asks whose the connection is, the policy and the floor, as they are now.
-func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
-	b, ok := t.cfg.Bindings.Current(f.Binding)
+// judge asks whose the connection is, the policy and the floor.
+func (s *sitting) judge(f *Flow) policies.Verdict {
+	b, ok := s.cfg.Bindings.Current(f.Binding)
 	if !ok || b.Sandbox != f.Binding.Sandbox || b.Incarnation != f.Binding.Incarnation {
 		return policies.Denied(policies.ReasonUnbound)
 	}
 	if f.Local {
 		return policies.Verdict{Action: policies.Allow, Reason: policies.ReasonAllowed}
 	}
-	snapshot, revision, err := t.cfg.Policies.Snapshot(b)
+	snapshot, revision, err := s.snapshot(b)
 	if err != nil || revision < b.MinRevision {
 		return policies.Denied(policies.ReasonStalePolicy)
 	}
 	r := f.Request
-	r.Now = now
+	r.Now = s.now
 	if r.Host != "" && f.Remote.IsValid() {
 		r.Addr = f.Remote.Addr() // a range denied since ends the flow, under whatever name it was dialled
 	}
-	floor := t.cfg.Floor()
+	floor := s.floor()
 	v := floor.Evaluate(b.Org, snapshot, &r)
-	if v.Allowed() && f.Opaque && t.mustSee(b, f, v) {
+	if v.Allowed() && f.Opaque && s.mustSee(b, f, v) {
 		return policies.Denied(policies.ReasonRevoked)
 	}
-	if v.Allowed() && !t.holds(b, f) {
+	if v.Allowed() && !s.holds(b, f) {
 		return policies.Denied(policies.ReasonRevoked)
 	}
-	if v.Allowed() && deniesClaim(snapshot, f, now) {
+	if v.Allowed() && deniesClaim(snapshot, f, s.now) {
 		return policies.Denied(policies.ReasonRevoked)
 	}
 	if !v.Allowed() || !f.Remote.IsValid() {
@@ -80,12 +80,13 @@ func (t *Table) judge(f *Flow, now time.Time) policies.Verdict {
 }
 
 // mustSee reports whether a flow that passes unseen would be opened, or refused, if it began now.
-func (t *Table) mustSee(b egress.Binding, f *Flow, v policies.Verdict) bool {
+func (s *sitting) mustSee(b egress.Binding, f *Flow, v policies.Verdict) bool {
 	if f.Request.Protocol == policies.HTTPS && v.TLS == policies.Inspect {
 		return true
 	}
 	host := cmp.Or(f.Request.Host, f.Claim)
-	return host != "" && t.cfg.MustSee != nil && t.cfg.MustSee(b, host)
+	return host != "" && s.cfg.MustSee != nil &&
+		remember(s.seen, toHost{b, host}, func() bool { return s.cfg.MustSee(b, host) })
 }
 
 // deniesClaim reports whether a rule denies the name that a flow by address claims. It needs no rule that allows it.
@@ -99,9 +100,14 @@ func deniesClaim(s *policies.Snapshot, f *Flow, now time.Time) bool {
 
 // holds reports whether every secret that a flow carries is still granted. A newer version of it changes nothing: what is under way
 // was let through with the older one, and providers keep both for a while.
-func (t *Table) holds(b egress.Binding, f *Flow) bool {
+func (s *sitting) holds(b egress.Binding, f *Flow) bool {
 	for _, c := range f.Carries {
-		if t.cfg.Holds == nil || !t.cfg.Holds(b, f.Request.Host, f.Request.Port, c) {
+		if s.cfg.Holds == nil {
+			return false
+		}
+		held := remember(s.held, carriedTo{toHost{b, f.Request.Host}, f.Request.Port, c},
+			func() bool { return s.cfg.Holds(b, f.Request.Host, f.Request.Port, c) })
+		if !held {
 			return false
 		}
 	}

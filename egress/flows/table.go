@@ -84,7 +84,7 @@ func (t *Table) Add(f Flow) (remove func(), err error) {
 		return nil, fmt.Errorf("adding flow %q: id, binding and kill are all needed", f.ID)
 	}
 	e := &entry{Flow: f}
-	e.allowed.Store(f.Remote.IsValid() || t.judge(&e.Flow, t.cfg.Now()).Allowed())
+	e.allowed.Store(f.Remote.IsValid() || t.judge(&e.Flow).Allowed())
 	if err := t.enter(e); err != nil {
 		return nil, err
 	}
