@@ -31,7 +31,7 @@ func (p *product) door(kind, mode string, rate float64) (*stand, error) {
 	if kind == "socket" {
 		to = &url.URL{Scheme: "unix", Path: d.Socket}
 	}
-	return &stand{p.pids, p.w.other, throughProxy(to.String(), mode, rate), func() {}}, nil
+	return &stand{pids: p.pids, from: p.w.other, args: throughProxy(to.String(), mode, rate), close: func() {}}, nil
 }
 
 func oursBy(door, mode string, rate float64) contender {

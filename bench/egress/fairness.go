@@ -31,7 +31,7 @@ func (w *world) rivalries(apart bool) (ours, plain rivalry, err error) {
 	first := w.product.boxes[0]
 	ours = rivalry{"portreeve", w.product.stand(1, "open.test", loadArgs("request", 200)), []*stand{
 		w.product.stand(0, host, flood("connect", connects)),
-		{w.product.pids, &first.space, append(flood("dns", lookups), "-addr", first.gateway+":53", "-name", "pass.test"), nil},
+		{from: &first.space, args: append(flood("dns", lookups), "-addr", first.gateway+":53", "-name", "pass.test")},
 	}, apart}
 	asked, err := goproxy(true, "request", 200).ready(w)
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *world) rivalries(apart bool) (ours, plain rivalry, err error) {
 	}
 	through := append(flood("connect", connects), "-proxy", "http://"+doorAddr+":3128", "-addr", host+":443", "-name", host)
 	looked := append(flood("dns", lookups), "-addr", doorAddr+":5301", "-name", "pass.test")
-	return ours, rivalry{"goproxy and CoreDNS", asked, []*stand{{asked.pids, w.other, through, nil}, {names.pids, w.other, looked, names.close}}, apart}, nil
+	return ours, rivalry{"goproxy and CoreDNS", asked, []*stand{{from: w.other, args: through}, {from: w.other, args: looked, close: names.close}}, apart}, nil
 }
 
 // fairness measures the second org alone, then while the first floods.
@@ -68,9 +68,9 @@ func (w *world) fairness(ctx context.Context, r row, rounds int, seconds float64
 	}
 	title := r.what
 	for i, v := range both {
-		show(fair, title, v.name+", alone", alone[i], nil)
+		show(fair, title, v.name+", alone", alone[i], nil, nil)
 		title = ""
-		show(fair, title, v.name+", beside the flood", beside[i], nil)
+		show(fair, title, v.name+", beside the flood", beside[i], nil, nil)
 		var times []float64
 		for n := range alone[i] {
 			times = append(times, beside[i][n].p99/alone[i][n].p99)

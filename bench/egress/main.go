@@ -48,9 +48,10 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
+	connections := manyConnections()
 	w, err := newWorld(ctx, *tools, *bin)
 	if w != nil {
-		w.share = *share
+		w.share, w.connections = *share, connections
 		defer w.close()
 	}
 	if err != nil {

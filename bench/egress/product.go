@@ -34,6 +34,7 @@ type product struct {
 	keys     []string // of each org
 	boxes    []*box   // one of each org
 	attached string   // a sandbox of the first org that comes in by doors
+	edits    int      // changes of the first org's policy
 }
 
 // A box is a sandbox's namespace, with a client's address in it.
@@ -46,6 +47,7 @@ const config = `
 nodes: {build_base: false}
 limits: {connections_per_sandbox: 20000, connects_per_second: 100000, lookups_per_second: 100000, decisions_per_second: 100000}
 egress:
+  limits: {connections_per_destination: 20000}
   upstream_dns: ["%[1]s"]
   upstream_ca: [%[2]q]
   floor_exempt: [{cidr: 203.0.113.0/24}]
@@ -98,11 +100,7 @@ func (w *world) startProduct(ctx context.Context) (*product, error) {
 
 // furnish gives an org its rules, a granted secret and a sandbox, and puts a client in the sandbox's place.
 func (p *product) furnish(key string) (*box, error) {
-	rules := []any{
-		map[string]any{"id": "open", "action": "allow", "hosts": []string{"open.test", "flood.test"}, "tls": "inspect", "foreign_credentials": "allow"},
-		map[string]any{"id": "pass", "action": "allow", "hosts": []string{"pass.test"}},
-	}
-	if err := p.call(key, "PUT", "/settings/egress?wait=applied", map[string]any{"rules": rules}, nil); err != nil {
+	if err := p.allow(key, 0); err != nil {
 		return nil, err
 	}
 	if err := p.call(key, "POST", "/secrets", map[string]any{"name": "bench", "value": "0123456789abcdef"}, nil); err != nil {
@@ -128,6 +126,19 @@ func (p *product) furnish(key string) (*box, error) {
 		return nil, err
 	}
 	return p.occupy(view.Addr)
+}
+
+// allow gives an org its rules and returns when they are in force. They differ by n in one host, so that each call changes something.
+func (p *product) allow(key string, n int) error {
+	rules := []any{
+		map[string]any{"id": "open", "action": "allow", "hosts": []string{"open.test", "kept.test", "flood.test"}, "tls": "inspect", "foreign_credentials": "allow"},
+		map[string]any{"id": "counted", "action": "allow", "hosts": []string{"counted.test"}, "tls": "inspect", "foreign_credentials": "allow", "log": "count"},
+		map[string]any{"id": "pass", "action": "allow", "hosts": []string{"pass.test"}},
+		map[string]any{"id": "tally", "action": "allow", "hosts": []string{"tally.test"}, "log": "count"},
+		map[string]any{"id": "each", "action": "allow", "hosts": []string{"*.w0.each.test", "*.w1.each.test", "*.w2.each.test", "*.w3.each.test"}},
+		map[string]any{"id": "change", "action": "allow", "hosts": []string{fmt.Sprintf("n%d.change.test", n)}},
+	}
+	return p.call(key, "PUT", "/settings/egress?wait=applied", map[string]any{"rules": rules}, nil)
 }
 
 // freeze stops the sandboxes' kernels themselves, of those too that wait to be given out, as nothing tells them apart: gVisor's network

@@ -15,7 +15,7 @@ func (w *world) serve(name, network, port string, load []string, args ...string)
 		p.stop()
 		return nil, err
 	}
-	return &stand{func() []int { return family(p.cmd.Process.Pid) }, w.other, load, p.stop}, nil
+	return &stand{pids: func() []int { return family(p.cmd.Process.Pid) }, from: w.other, args: load, close: p.stop}, nil
 }
 
 func goproxy(open bool, mode string, rate float64) contender {

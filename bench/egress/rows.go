@@ -21,6 +21,7 @@ type stand struct {
 	from  *space
 	args  []string
 	close func()
+	each  func() error // before each round; nil: nothing
 }
 
 type measure int
@@ -29,6 +30,8 @@ const (
 	rated     measure = iota // at a rate: processor time per operation, latency
 	stream                   // one large body: MB/s, processor time per GiB
 	idle                     // memory of a connection that does nothing
+	recorded                 // like rated, until what was decided is stored: what a line of the record costs
+	changed                  // time from a change of the policy until every edge has it in force
 	fair                     // latency of a second org, alone and beside a flood of the first
 	fairApart                // the same, beside a flood that costs nobody but whoever it goes through
 )
@@ -43,7 +46,13 @@ var rows = []row{
 	{"pass/connect", "a new connection passed through by its name, with one request, 150 a second", rated,
 		[]contender{ours("pass.test", "connect", 150), haproxy("connect", 150), direct("pass.test", "connect", 150)}},
 	{"dns", "a query for an allowed name, 3,000 a second, each written down", rated,
-		[]contender{oursDNS(3000), coredns(3000), unbound(3000)}},
+		[]contender{oursDNS("pass.test", 3000), coredns(3000), unbound(3000), directDNS(3000)}},
+	{"record/request", "the record of a request on an opened connection, 1,000 a second", recorded,
+		[]contender{ours("kept.test", "request", 1000).as(written), ours("counted.test", "request", 1000).as(counted)}},
+	{"record/connect", "the record of a connection that is passed through, 150 a second", recorded,
+		[]contender{ours("pass.test", "connect", 150).as(written), ours("tally.test", "connect", 150).as(counted)}},
+	{"record/dns", "the record of a query, 1,000 a second", recorded,
+		[]contender{oursManyNames(1000).as(written), oursDNS("n0.w0.each.test", 1000).as(counted)}},
 	{"pass/stream", "256 MiB through a connection that is passed through", stream,
 		[]contender{ours("pass.test", "bytes", 0), haproxy("bytes", 0), direct("pass.test", "bytes", 0)}},
 	{"open/stream", "256 MiB through an opened connection", stream,
@@ -59,6 +68,7 @@ var rows = []row{
 	{"connect/idle", "1,000 idle tunnels by CONNECT, through a door", idle, tunnels("idle", 0)},
 	{"fairness/crowded", "requests of a second org while the first passes connections through and looks up names as fast as it can, its clients and the target on the same processors", fair, nil},
 	{"fairness/apart", "requests of a second org while the first has connections opened and looks up names as fast as it can, to a server of its own that like its clients takes the processor from nobody", fairApart, nil},
+	{"change", "a change of the policy, from when it is due until every edge has it in force, 50 one after the other", changed, nil},
 }
 
 const large = 256 << 20
@@ -86,21 +96,39 @@ func ours(host, mode string, rate float64) contender {
 // stand is a client in the sandbox of an org.
 func (p *product) stand(org int, host string, args []string) *stand {
 	b := p.boxes[org]
-	return &stand{p.pids, &b.space, append(args, "-addr", host+":443", "-name", host, "-resolver", b.gateway+":53"), func() {}}
+	return &stand{pids: p.pids, from: &b.space, args: append(args, "-addr", host+":443", "-name", host, "-resolver", b.gateway+":53"), close: func() {}}
 }
 
 func (p *product) pids() []int { return family(p.proc.cmd.Process.Pid) }
 
-func oursDNS(rate float64) contender {
-	return contender{"portreeve", func(w *world) (*stand, error) {
-		b := w.product.boxes[0]
-		return &stand{w.product.pids, &b.space, append(loadArgs("dns", rate), "-addr", b.gateway+":53", "-name", "pass.test"), func() {}}, nil
-	}}
+func oursDNS(name string, rate float64) contender {
+	return contender{"portreeve", func(w *world) (*stand, error) { return w.product.asking(name, rate), nil }}
 }
+
+// asking is a client of the first org's resolver.
+func (p *product) asking(name string, rate float64) *stand {
+	b := p.boxes[0]
+	return &stand{pids: p.pids, from: &b.space, args: append(loadArgs("dns", rate), "-addr", b.gateway+":53", "-name", name), close: func() {}}
+}
+
+// nothing is the name of a contender with nothing between.
+const nothing = "direct"
 
 // direct is the target itself, with only a router between: what everything else adds to.
 func direct(host, mode string, rate float64) contender {
-	return contender{"direct", func(w *world) (*stand, error) {
-		return &stand{func() []int { return nil }, w.other, append(loadArgs(mode, rate), "-addr", targetAddr+":443", "-name", host), func() {}}, nil
+	return contender{nothing, func(w *world) (*stand, error) {
+		return w.aside(append(loadArgs(mode, rate), "-addr", targetAddr+":443", "-name", host)), nil
 	}}
+}
+
+// directDNS is the name server itself.
+func directDNS(rate float64) contender {
+	return contender{nothing, func(w *world) (*stand, error) {
+		return w.aside(append(loadArgs("dns", rate), "-addr", targetAddr+":53", "-name", "pass.test")), nil
+	}}
+}
+
+// aside is a client that goes through nobody.
+func (w *world) aside(args []string) *stand {
+	return &stand{pids: func() []int { return nil }, from: w.other, args: args, close: func() {}}
 }

@@ -46,6 +46,7 @@ type world struct {
 	gate, net, other *space // the product and the references; the target; the references' client
 	product          *product
 	share            float64 // of a row's rate that is sent
+	connections      int     // that one org can have
 	undo             []func()
 }
 
@@ -170,7 +171,7 @@ func (w *world) certificates() error {
 		return err
 	}
 	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "target"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		DNSNames: []string{"open.test", "pass.test", "flood.test"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		DNSNames: []string{"open.test", "kept.test", "counted.test", "pass.test", "tally.test", "flood.test"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	return w.certificate("target", leaf, root, leafKey, key)
 }
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -36,6 +37,7 @@ type Result struct {
 type client struct {
 	addr  string // what is dialled: host:port
 	name  string // the server's name
+	names int    // how many different ones are looked up
 	proxy *url.URL
 	body  int
 }
@@ -49,6 +51,7 @@ func main() {
 	var c client
 	flag.StringVar(&c.addr, "addr", "", "what is dialled")
 	flag.StringVar(&c.name, "name", "", "server name, or name that is looked up")
+	flag.IntVar(&c.names, "names", 0, "different names below -name that are looked up in turn, in four wildcards: n0.w0.NAME, n1.w1.NAME and so on")
 	flag.IntVar(&c.body, "body", 1024, "bytes of an answer")
 	proxy := flag.String("proxy", "", "http://user:password@host:port, https for TLS to the proxy, or unix:///path")
 	resolver := flag.String("resolver", "", "asked once for the address of the host in -addr")
@@ -72,7 +75,8 @@ func main() {
 	case "connect":
 		report(open(*rate, length, *workers, func() (func() (int64, error), error) { return c.once, nil }))
 	case "dns":
-		report(open(*rate, length, *workers, c.queries))
+		var turn atomic.Int64
+		report(open(*rate, length, *workers, func() (func() (int64, error), error) { return c.queries(&turn) }))
 	case "bytes":
 		report(c.stream())
 	case "idle":
@@ -312,7 +316,8 @@ func (c client) idle(n int, hold time.Duration) {
 	report(Result{Done: len(held)})
 }
 
-func (c client) queries() (func() (int64, error), error) {
+// queries asks for one name, or for the next of many; turn counts for all workers.
+func (c client) queries(turn *atomic.Int64) (func() (int64, error), error) {
 	conn, err := dns.Dial("udp", c.addr)
 	if err != nil {
 		return nil, err
@@ -320,6 +325,10 @@ func (c client) queries() (func() (int64, error), error) {
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(c.name), dns.TypeA)
 	return func() (int64, error) {
 		q.Id = dns.Id()
+		if c.names > 0 {
+			n := (turn.Add(1) - 1) % int64(c.names)
+			q.Question[0].Name = fmt.Sprintf("n%d.w%d.%s", n, n%4, dns.Fqdn(c.name))
+		}
 		conn.SetDeadline(time.Now().Add(5 * time.Second))
 		if err := conn.WriteMsg(q); err != nil {
 			return 0, err
