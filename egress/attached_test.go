@@ -8,7 +8,7 @@ import (
 
 func TestAttachedEnds(t *testing.T) {
 	now := time.Now()
-	table := NewBindings()
+	table := NewBindings(nil)
 	table.now = func() time.Time { return now }
 	b := Binding{Sandbox: "sbx_a", Org: "org_a", Incarnation: 1}
 	if _, ok := table.Attached("sbx_a"); ok {
@@ -41,7 +41,7 @@ func TestAttachedEnds(t *testing.T) {
 
 func TestSandboxIsAttachedOrHasAnAddress(t *testing.T) {
 	end := time.Now().Add(time.Hour)
-	table := NewBindings()
+	table := NewBindings(nil)
 	own := Binding{Sandbox: "sbx_a", Org: "org_a", Addr: netip.MustParseAddr("10.200.0.1")}
 	if err := table.Attach(own, end); err == nil {
 		t.Error("a sandbox with an address was attached")

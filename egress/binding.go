@@ -28,9 +28,12 @@ type Bindings struct {
 	now      func() time.Time
 }
 
-// NewBindings returns an empty table, in which no address belongs to anybody.
-func NewBindings() *Bindings {
-	return &Bindings{byAddr: make(map[netip.Addr]Binding), attached: make(map[string]attachment), now: time.Now}
+// NewBindings returns an empty table, in which no address belongs to anybody. now says when an attached sandbox has ended; nil is time.Now.
+func NewBindings(now func() time.Time) *Bindings {
+	if now == nil {
+		now = time.Now
+	}
+	return &Bindings{byAddr: make(map[netip.Addr]Binding), attached: make(map[string]attachment), now: now}
 }
 
 // Lookup returns the binding of addr, unmapped; false when the address is nobody's.

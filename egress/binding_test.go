@@ -10,7 +10,7 @@ func bound(sandbox string, incarnation, generation uint64) Binding {
 }
 
 func TestUnknownAddressHasNoBinding(t *testing.T) {
-	table := NewBindings()
+	table := NewBindings(nil)
 	here := bound("sbx_1", 1, 1)
 	if b, ok := table.Lookup(here.Addr); ok || b != (Binding{}) {
 		t.Fatalf("an empty table has %+v", b)

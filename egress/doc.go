@@ -7,6 +7,7 @@
 //
 //   - EG-1: an address belongs to at most one sandbox incarnation at a time; an unknown address belongs to none (TestUnknownAddressHasNoBinding).
 //   - EG-2: an attached sandbox is nobody once its end has come, also if nothing else says so (TestAttachedEnds).
+//   - EG-3: no step of the machine's clock makes a busy flow idle, or an idle one busy (TestIdleGoesByNoSetClock).
 //
 // # Not here
 //

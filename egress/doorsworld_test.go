@@ -64,7 +64,7 @@ type world struct {
 
 func newWorld(t *testing.T, rules string) *world {
 	t.Helper()
-	w := &world{t: t, bindings: egress.NewBindings(), policies: &policySource{revision: 1}, recorder: newRecorder(),
+	w := &world{t: t, bindings: egress.NewBindings(nil), policies: &policySource{revision: 1}, recorder: newRecorder(),
 		dialer: &dialer{upstreams: map[string]string{}}, key: credentials.Key{Version: 1, Secret: []byte(strings.Repeat("k", 32))}}
 	w.dialer.recorder = w.recorder
 	w.policies.set(t, rules)
@@ -107,7 +107,7 @@ func newWorld(t *testing.T, rules string) *world {
 // issuer is an authority of its own, and who trusts it.
 func issuer(t *testing.T) (*ca.Issuer, *x509.CertPool) {
 	t.Helper()
-	root, err := ca.NewRoot("test", time.Now())
+	root, err := ca.NewRoot("test", time.Now(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func issuer(t *testing.T) (*ca.Issuer, *x509.CertPool) {
 type signer struct{ root *ca.Root }
 
 func (s signer) Intermediate(_ context.Context, _ string, key *ecdsa.PublicKey) ([][]byte, error) {
-	c, err := s.root.Intermediate(key, time.Now())
+	c, err := s.root.Intermediate(key, time.Now(), time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (w *world) stock(b *testing.B, addr string) string {
 	}
 	w.roots.AppendCertsFromPEM(ca.PEM())
 	host, _, _ := net.SplitHostPort(hostB("0"))
-	leaf, err := ca.Issue(host, time.Now())
+	leaf, err := ca.Issue(host, time.Now(), time.Now())
 	if err != nil {
 		b.Fatal(err)
 	}

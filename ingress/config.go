@@ -31,11 +31,12 @@ type Config struct {
 	Hold       time.Duration // default 30 s
 	PortBudget time.Duration // for the app's port to open after a wake; default 5 s
 
-	Now   func() time.Time  // default time.Now
-	Table route.TableConfig // OnChange and Now are the Server's own
-	Wake  wake.Config       // bounds; Waker, Hold and Now are the Server's own
-	Front front.Config      // deadlines and bounds; the rest is the Server's own
-	Limit int               // streams per tunnel; default 2048
+	Now      func() time.Time  // default time.Now
+	Earliest func() time.Time  // see certs.Config; default Now
+	Table    route.TableConfig // OnChange and Now are the Server's own
+	Wake     wake.Config       // bounds; Waker, Hold and Now are the Server's own
+	Front    front.Config      // deadlines and bounds; the rest is the Server's own
+	Limit    int               // streams per tunnel; default 2048
 }
 
 // A Server is the whole of ingress.
@@ -81,7 +82,7 @@ func New(c Config) (*Server, error) {
 	f := c.Front
 	f.Zone, f.Handler, f.Log = s.zone, s.serve, c.Log
 	if c.Issuer != nil {
-		source, err := certs.New(certs.Config{Issuer: c.Issuer, Known: s.table.Known, Now: c.Now})
+		source, err := certs.New(certs.Config{Issuer: c.Issuer, Known: s.table.Known, Now: c.Now, Earliest: c.Earliest})
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ type roots struct {
 	signed int
 	fail   error
 	now    func() time.Time
+	from   func() time.Time // nil: now
 }
 
 func (r *roots) Intermediate(_ context.Context, org string, key *ecdsa.PublicKey) ([][]byte, error) {
@@ -31,11 +32,18 @@ func (r *roots) Intermediate(_ context.Context, org string, key *ecdsa.PublicKey
 		return nil, r.fail
 	}
 	r.signed++
-	c, err := r.orgs[org].Intermediate(key, r.now())
+	c, err := r.orgs[org].Intermediate(key, r.begin(), r.now())
 	if err != nil {
 		return nil, err
 	}
 	return [][]byte{c.Raw, r.orgs[org].Certificate.Raw}, nil
+}
+
+func (r *roots) begin() time.Time {
+	if r.from == nil {
+		return r.now()
+	}
+	return r.from()
 }
 
 // setUp is an issuer for the orgs a and b whose clock the test moves.
@@ -44,7 +52,7 @@ func setUp(t *testing.T) (*Issuer, *roots, *time.Time) {
 	now := began
 	r := &roots{orgs: map[string]*Root{}, now: func() time.Time { return now }}
 	for _, org := range []string{"a", "b"} {
-		root, err := NewRoot("org "+org, now)
+		root, err := NewRoot("org "+org, now, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +122,7 @@ func TestIntermediateIsShortAndLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mid, err := r.orgs["a"].Intermediate(&key.PublicKey, *now)
+	mid, err := r.orgs["a"].Intermediate(&key.PublicKey, *now, *now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +133,7 @@ func TestIntermediateIsShortAndLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.orgs["a"].Intermediate(&wrong.PublicKey, *now); err == nil {
+	if _, err := r.orgs["a"].Intermediate(&wrong.PublicKey, *now, *now); err == nil {
 		t.Fatal("a key on another curve was signed")
 	}
 }
@@ -156,6 +164,33 @@ func TestLeavesAreKeptAndRenewed(t *testing.T) {
 	c := leaf(t, i, "a", "api.test")
 	if c == a || verify(c, r.orgs["a"], "api.test", *now) != nil {
 		t.Error("it was not replaced before its end")
+	}
+}
+
+// TestSetClockGetsAnother: those to whom a leaf is shown go by the machine's clock, which may be set back and right again; its end comes by
+// ours.
+func TestSetClockGetsAnother(t *testing.T) {
+	i, r, now := setUp(t)
+	shown := began
+	i.config.Shown = func() time.Time { return shown }
+	r.from = func() time.Time { return shown }
+	a := leaf(t, i, "a", "api.test")
+	shown = began.Add(Backdate / -2)
+	if leaf(t, i, "a", "api.test") != a {
+		t.Error("a leaf that has begun was replaced")
+	}
+	shown = began.Add(-2 * Backdate)
+	b := leaf(t, i, "a", "api.test")
+	if err := verify(b, r.orgs["a"], "api.test", began); b == a || b.Leaf.NotBefore.After(shown) || err != nil {
+		t.Errorf("a leaf that begins at %v is shown at %v; %v", b.Leaf.NotBefore, shown, err)
+	}
+	if leaf(t, i, "a", "api.test") != b {
+		t.Error("each call signs anew while the clock is behind")
+	}
+	r.fail = errors.New("control is gone")
+	*now = began.Add(Lifetime + time.Minute) // by the machine's clock it goes on
+	if _, err := i.Leaf(t.Context(), "a", "api.test"); !errors.Is(err, r.fail) {
+		t.Errorf("what has ended is shown while the clock is behind: %v", err)
 	}
 }
 
@@ -218,7 +253,7 @@ func TestClientAcceptsTheChain(t *testing.T) {
 	i, r, now := setUp(t)
 	*now = time.Now()
 	for org := range r.orgs {
-		r.orgs[org], _ = NewRoot("org "+org, *now)
+		r.orgs[org], _ = NewRoot("org "+org, *now, *now)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(r.orgs["a"].PEM())
@@ -271,7 +306,7 @@ func TestRootComesBackOutOfTheStore(t *testing.T) {
 // BenchmarkLeaf watches what a new name costs: one P-256 key and one signature.
 func BenchmarkLeaf(b *testing.B) {
 	now := time.Now()
-	root, err := NewRoot("bench", now)
+	root, err := NewRoot("bench", now, now)
 	if err != nil {
 		b.Fatal(err)
 	}

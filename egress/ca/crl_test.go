@@ -85,7 +85,7 @@ func TestListIsItsSignersOwn(t *testing.T) {
 func TestOpenSSLChecksAgainstTheLists(t *testing.T) {
 	i, r, now := setUp(t)
 	*now = time.Now()
-	root, err := NewRoot("org a", *now)
+	root, err := NewRoot("org a", *now, *now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestMarkEndsAnIntermediate(t *testing.T) {
 		t.Error("another org's is another")
 	}
 	r.fail = nil
-	next, err := NewRoot("next", *now)
+	next, err := NewRoot("next", *now, *now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,8 @@
 // Each org has a Root, whose key control keeps sealed. An edge makes a key of its own and has control sign an intermediate
 // for it, for Lifetime; from that an Issuer signs a leaf for each name, on demand:
 //
-//	root, err := ca.NewRoot("Example org", now)             // control, once per org
-//	chain, err := root.Intermediate(publicKey, now)         // control, for an edge
+//	root, err := ca.NewRoot("Example org", from, now)       // control, once per org
+//	chain, err := root.Intermediate(publicKey, from, now)   // control, for an edge
 //	leaf, err := issuer.Leaf(ctx, org, "api.example.com")   // edge, per connection
 //
 // Each certificate below a root names the list of those that its signer took back, at portreeve.internal: some clients, Schannel
@@ -19,6 +19,7 @@
 //   - CA-5: once an org's authority has another mark, no intermediate got under the one before signs a leaf (TestMarkEndsAnIntermediate).
 //   - CA-6: a list of revoked certificates is signed by nobody but the key that signed the certificates (TestListIsItsSignersOwn).
 //   - CA-7: many callers for one leaf are one signature, also the caller that comes as a flight ends (TestFlightThatEndedIsSeen).
+//   - CA-9: an end comes by a clock that is not set back, and what has not begun for those to whom it is shown is replaced (TestSetClockGetsAnother).
 //   - CA-8: the same for an intermediate (TestFlightThatEndedIsSeen).
 //
 // # Not here

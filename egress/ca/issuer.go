@@ -27,7 +27,8 @@ type Signer interface {
 type IssuerConfig struct {
 	Signer Signer
 	Leaves int              // kept, of all orgs; default 4096
-	Now    func() time.Time // default time.Now
+	Now    func() time.Time // by which certificates end; default time.Now
+	Shown  func() time.Time // the clock of those to whom leaves are shown, the machine's; default Now
 	// Mark returns what stands for the authority of an org as it is now: an intermediate got under another mark signs no more.
 	// It is called for each leaf and must not block. Default: one mark for all time.
 	Mark func(org string) string
@@ -59,6 +60,9 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Shown == nil {
+		c.Shown = c.Now
 	}
 	if c.Mark == nil {
 		c.Mark = func(string) string { return "" }
@@ -95,13 +99,16 @@ func (i *Issuer) Leaf(ctx context.Context, org, host string) (*tls.Certificate, 
 
 // kept returns the leaf of k, or nil where there is none that lasts.
 func (i *Issuer) kept(k leafKey) *tls.Certificate {
-	if leaf, ok := i.leaves.Get(k); ok && i.fresh(leaf.Leaf.NotAfter) {
+	if leaf, ok := i.leaves.Get(k); ok && i.fresh(leaf.Leaf) {
 		return leaf
 	}
 	return nil
 }
 
-func (i *Issuer) fresh(end time.Time) bool { return i.config.Now().Add(renewBefore).Before(end) }
+// fresh reports whether a certificate lasts, and has begun: the machine's clock may have been set back since, or right.
+func (i *Issuer) fresh(c *x509.Certificate) bool {
+	return i.config.Now().Add(renewBefore).Before(c.NotAfter) && !i.config.Shown().Before(c.NotBefore)
+}
 
 func (i *Issuer) sign(ctx context.Context, k leafKey) (*tls.Certificate, error) {
 	host := k.host
@@ -141,11 +148,11 @@ func commonName(host string) string {
 // asked for the next.
 func (i *Issuer) intermediate(ctx context.Context, org, mark string) (*intermediate, error) {
 	by := i.got(org, mark)
-	if by != nil && i.fresh(by.certificate.NotAfter) {
+	if by != nil && i.fresh(by.certificate) {
 		return by, nil
 	}
 	v, err, _ := i.flight.Do("intermediate "+org+" "+mark, func() (any, error) {
-		if by := i.got(org, mark); by != nil && i.fresh(by.certificate.NotAfter) { // another flight ended since the look
+		if by := i.got(org, mark); by != nil && i.fresh(by.certificate) { // another flight ended since the look
 			return by, nil
 		}
 		return i.fetch(ctx, org, mark)

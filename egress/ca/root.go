@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// How long certificates live. Each begins Backdate in the past, for sandboxes whose clock is behind.
+// How long certificates live, from the time on by which they end. Each begins Backdate before the time by which it begins, for sandboxes
+// whose clock is behind.
 const (
 	RootLifetime = 5 * 365 * 24 * time.Hour
 	Lifetime     = 24 * time.Hour
@@ -28,13 +29,14 @@ type Root struct {
 	key         *ecdsa.PrivateKey
 }
 
-// NewRoot makes the authority of the org that name describes.
-func NewRoot(name string, now time.Time) (*Root, error) {
+// NewRoot makes the authority of the org that name describes. It begins by the clock that says from, and ends by the one that says now:
+// they differ while the machine's clock, which clients go by, is behind or ahead.
+func NewRoot(name string, from, now time.Time) (*Root, error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err
 	}
-	t, err := authority(name, now, RootLifetime, 1, &key.PublicKey)
+	t, err := authority(name, from, now.Add(RootLifetime), 1, &key.PublicKey)
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +83,12 @@ func (r *Root) PEM() []byte {
 // ID tells the root from all others: its key's identifier, in hexadecimal.
 func (r *Root) ID() string { return hex.EncodeToString(r.Certificate.SubjectKeyId) }
 
-// Intermediate signs an edge's key for Lifetime.
-func (r *Root) Intermediate(key *ecdsa.PublicKey, now time.Time) (*x509.Certificate, error) {
+// Intermediate signs an edge's key for Lifetime; from and now as of NewRoot.
+func (r *Root) Intermediate(key *ecdsa.PublicKey, from, now time.Time) (*x509.Certificate, error) {
 	if key == nil || key.Curve != elliptic.P256() {
 		return nil, fmt.Errorf("signing an intermediate of %q: its key is not on P-256", r.Certificate.Subject.CommonName)
 	}
-	t, err := authority(r.Certificate.Subject.CommonName+" edge", now, Lifetime, 0, key)
+	t, err := authority(r.Certificate.Subject.CommonName+" edge", from, now.Add(Lifetime), 0, key)
 	if err != nil {
 		return nil, err
 	}
@@ -94,14 +96,14 @@ func (r *Root) Intermediate(key *ecdsa.PublicKey, now time.Time) (*x509.Certific
 	return sign(t, r.Certificate, key, r.key)
 }
 
-func authority(name string, now time.Time, life time.Duration, below int, key *ecdsa.PublicKey) (*x509.Certificate, error) {
+func authority(name string, from, end time.Time, below int, key *ecdsa.PublicKey) (*x509.Certificate, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: []string{"Portreeve"}},
-		NotBefore: now.Add(-Backdate), NotAfter: now.Add(life),
+		NotBefore: from.Add(-Backdate), NotAfter: end,
 		IsCA: true, BasicConstraintsValid: true, MaxPathLen: below, MaxPathLenZero: below == 0,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, SubjectKeyId: keyID(key),
 	}, nil

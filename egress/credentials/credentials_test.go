@@ -77,6 +77,8 @@ func TestPasswordOpensOneDoor(t *testing.T) {
 		"signed with the key before":          {func(_ *use, _ *Claims, w *world) { w.keys = []Key{older, {Version: 3, Secret: keyC.Secret}, keyA} }, ""},
 		"a second before its end":             {func(u *use, _ *Claims, _ *world) { u.after = Lifetime - time.Second }, ""},
 		"from the same address, IPv4 in IPv6": {func(u *use, _ *Claims, _ *world) { u.from = netip.MustParseAddr("::ffff:198.51.100.7") }, ""},
+		"made while the clock was ahead":      {func(_ *use, c *Claims, w *world) { c.Expires = w.now.AddDate(1, 0, 0) }, policies.ReasonCredentialExpired},
+		"by a clock a minute ahead":           {func(_ *use, c *Claims, _ *world) { c.Expires = c.Expires.Add(time.Minute) }, ""},
 		"at its end":                          {func(u *use, _ *Claims, _ *world) { u.after = Lifetime }, policies.ReasonCredentialExpired},
 		"at the other door":                   {func(u *use, _ *Claims, _ *world) { u.at = SOCKS }, policies.ReasonCredentialElse},
 		"from the next address":               {func(u *use, _ *Claims, _ *world) { u.from = here.Next() }, policies.ReasonCredentialElse},

@@ -12,6 +12,7 @@
 // # Security invariants
 //
 //   - CR-1: a password opens its own door, for its own sandbox and incarnation, from its own address, and until its end (TestPasswordOpensOneDoor).
+//   - CR-5: a password with an end further away than any is made for opens nothing: it is of a clock that was ahead (TestPasswordOpensOneDoor).
 //   - CR-2: a password that was changed in one bit, or signed with another org's key, opens nothing (TestForgedPasswordOpensNothing).
 //   - CR-3: whoever fails waits longer each time, while whoever has the right password doesn't wait (TestFailuresWait).
 //   - CR-4: failures in the name of a sandbox are recorded within a budget: a stranger can't use up what the sandbox may record (TestFailuresAreRecordedWithinABudget).

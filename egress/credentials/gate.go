@@ -135,7 +135,7 @@ func (g *Gate) check(at Door, from netip.Addr, username, password string) (egres
 	switch {
 	case !known || !whole || !found || !same:
 		return b, policies.ReasonCredential
-	case !g.cfg.Now().Before(expires(&sent)):
+	case !g.cfg.Now().Before(expires(&sent)), expires(&sent).Sub(g.cfg.Now()) > Lifetime+time.Minute: // made while the clock was ahead
 		return b, policies.ReasonCredentialExpired
 	case door(&sent) != doors[at], source(&sent) != from:
 		return b, policies.ReasonCredentialElse

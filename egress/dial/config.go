@@ -18,6 +18,7 @@ type Config struct {
 	CacheEntries   int              // answers kept, of all orgs; default 4096
 	Upstream       *UpstreamProxy   // through which all connections go but those of orgs with a direct way; default none
 	MaxTTL         time.Duration    // longest use of an answer; default 30 s. A TTL of 0 isn't kept
+	Now            func() time.Time // by which exemptions of the floor end, and certificates; default time.Now
 }
 
 const (
@@ -36,6 +37,9 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.TryTimeout, 2*time.Second)
 	def(&c.ConnectTimeout, 10*time.Second)
 	def(&c.MaxTTL, 30*time.Second)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	if c.CacheEntries == 0 {
 		c.CacheEntries = 4096
 	}

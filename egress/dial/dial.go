@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"time"
 
 	"portreeve.dev/policies"
 	"portreeve.dev/policies/hostname"
@@ -90,7 +89,7 @@ func New(cfg Config, floor *policies.Floor) (*Dialer, error) {
 func (d *Dialer) SetFloor(f *policies.Floor) { d.floor.Store(f) }
 
 // current is the floor as it is at this moment: an exemption may have ended since it was set.
-func (d *Dialer) current() *policies.Floor { return d.floor.Load().At(time.Now()) }
+func (d *Dialer) current() *policies.Floor { return d.floor.Load().At(d.cfg.Now()) }
 
 // Dial connects to t. The error is a *Refused when that was decided, else an *Error.
 func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, Result, error) {

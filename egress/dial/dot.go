@@ -36,7 +36,7 @@ type tlsClient struct {
 
 func newTLSClient(s TLSServer, cfg Config) *tlsClient {
 	c := &tlsClient{server: s, mixed: cfg.MixedCase, connecting: make(chan struct{}, 1), config: &tls.Config{
-		ServerName: s.Name, RootCAs: s.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"dot"}, ClientSessionCache: tls.NewLRUClientSessionCache(1)}}
+		ServerName: s.Name, RootCAs: s.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"dot"}, ClientSessionCache: tls.NewLRUClientSessionCache(1), Time: cfg.Now}}
 	if cfg.Upstream != nil && cfg.Upstream.DNS {
 		c.proxy = cfg.Upstream
 	}

@@ -19,7 +19,7 @@
 //   - EF-12: an org's connections take no more descriptors than its share (TestDescriptorsAreShared, TestRefusedFlowTakesNothing).
 //   - EF-13: what moves is held to the bandwidth of its sandbox and of its org, and of no other (TestBandwidthIsHeld).
 //   - EF-14: with its quota used up an org's flows end and none begins, until the month does (TestQuotaEndsAndRefusesFlows, TestQuotaIsOfItsMonth).
-//   - EF-15: the count of a month never falls behind what was counted before (TestCountGoesOnWhereItWas).
+//   - EF-15: the count of a month never falls behind what was counted before (TestCountGoesOnWhereItWas, TestMonthThatComesBackIsCountedOn).
 //   - EF-16: requests under way are bounded per sandbox, however few connections carry them (TestRequestsAreBounded).
 //   - EF-17: a flow by address ends, too, when a rule comes to deny the server name that it claims, or a secret is granted to it (TestClaimEndsFlow).
 //   - EF-20: a flow that carries a secret ends when the secret is no longer granted to its host (TestFlowEndsWithTheGrantItCarries).
@@ -32,8 +32,8 @@
 //
 // # Failure
 //
-// A clock that is set back within a month changes nothing; over its beginning, the quota of the month that it comes back to is what
-// is left of it.
+// A clock that is set changes nothing within a month; over its beginning or end, the quota of the month that it comes to is what is left of
+// it.
 //
 // A source that fails is a snapshot that isn't fresh: its flows end. What failure_mode allows is the source's business.
 package flows

@@ -76,7 +76,7 @@ type world struct {
 func newWorld(t testing.TB, cfg flows.Config) *world {
 	t.Helper()
 	w := &world{source: &source{snapshot: allowing(t, "a.test", "b.test"), revision: 3, byBox: map[string]*policies.Snapshot{}},
-		bindings: egress.NewBindings(), killed: make(map[string]policies.Reason)}
+		bindings: egress.NewBindings(nil), killed: make(map[string]policies.Reason)}
 	w.floor = floor(t, "203.0.113.0/24")
 	cfg.Policies, cfg.Bindings, cfg.Floor = w.source, w.bindings, func() *policies.Floor { return w.floor }
 	var err error

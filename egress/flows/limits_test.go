@@ -297,3 +297,26 @@ func BenchmarkMeter(b *testing.B) {
 		})
 	}
 }
+
+// TestMonthThatComesBackIsCountedOn: the clock was in the next month for a while, with nobody there who remembers the count.
+func TestMonthThatComesBackIsCountedOn(t *testing.T) {
+	now := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC)
+	w := newWorld(t, flows.Config{Now: func() time.Time { return now }})
+	w.SetLimits(map[string]flows.Limits{"org_0": {Quota: 100}})
+	m := w.Meter(binding(0))
+	m.In(t.Context(), 60)
+	now = now.AddDate(0, 0, 1)
+	w.Usage()
+	m.Out(t.Context(), 7)
+	now = now.AddDate(0, 0, -1)
+	w.Usage()
+	w.add(t, w.flow("the rest", 0, "a.test"))
+	m.Out(t.Context(), 40)
+	want := []flows.Usage{{Org: "org_0", Month: "2026-12", In: 60, Out: 40}, {Org: "org_0", Month: "2027-01", Out: 7}}
+	if got := w.Usage(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%+v", got)
+	}
+	if _, err := w.Add(w.flow("x", 0, "a.test")); !errors.Is(err, flows.ErrQuota) {
+		t.Errorf("the quota of the month began anew: %v", err)
+	}
+}

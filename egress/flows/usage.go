@@ -54,6 +54,11 @@ func (u *usage) roll(org, month string) {
 		}
 	}
 	u.month = month
+	if i := slices.IndexFunc(u.past, func(p Usage) bool { return p.Month == month }); i >= 0 { // the clock was ahead for a while
+		u.in.Add(u.past[i].In)
+		u.out.Add(u.past[i].Out)
+		u.past = slices.Delete(u.past, i, i+1)
+	}
 }
 
 // Usage is what every org moved: in this month, and in those before that were not forgotten, in order.

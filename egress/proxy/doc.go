@@ -47,6 +47,7 @@
 //   - EP-13: a flow that a tightened policy no longer allows is cut, also in the middle of an answer (TestTightenedPolicyEndsFlows, TestFlowByAddressSaysWhatItClaims).
 //   - EP-14: a kept upstream connection is not used once a rule denies the address it goes to (TestUpstreamConnectionsAreKept).
 //   - EP-15: an upstream of an opened connection must prove the name that was judged (TestUpstreamMustProveItsName).
+//   - EP-160: an upstream whose certificate has ended by our clock proves nothing, whatever the machine's says (TestEndedCertificateStaysEnded).
 //   - EP-16: nothing but a WebSocket that was asked for leaves HTTP (TestOtherUpgradesAreRemoved, TestUpstreamFramingIsOurs, TestEarlyFramesGoNowhere).
 //   - EP-17: a passed connection does not hide its name in an encrypted hello from a server that could read it (TestECHIsRefused).
 //   - EP-18: portreeve.internal answers only under its own name and with its header, but for lists of revoked certificates (TestLocalHost).

@@ -289,6 +289,27 @@ func TestUpstreamMustProveItsName(t *testing.T) {
 	}
 }
 
+// TestEndedCertificateStaysEnded: by the machine's clock, which was set back, it would be good.
+func TestEndedCertificateStaysEnded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		later time.Duration // than the machine's clock
+		want  int
+	}{"in its time": {0, 200}, "after its end": {2 * time.Hour, 502}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, allowGood, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(tt.later) } })
+			w.upstream("good.test", 443, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			resp, err := w.client(false, w.orgCA.pool()).Get("https://good.test/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != tt.want {
+				t.Errorf("status %d, want %d", resp.StatusCode, tt.want)
+			}
+		})
+	}
+}
+
 // B55: a session is resumed for the name it was made for, and nowhere else.
 func TestResumptionStaysWithItsName(t *testing.T) {
 	w := newWorld(t, allowGood+","+strings.ReplaceAll(allowGood, "good", "other"))

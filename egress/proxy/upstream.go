@@ -79,7 +79,7 @@ func (p *Proxy) upstreamTLS(req policies.Request) *tls.Config {
 	}
 	return &tls.Config{
 		ServerName: name, RootCAs: p.cfg.UpstreamRoots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(4),
-		NextProtos: []string{"h2", "http/1.1"},
+		NextProtos: []string{"h2", "http/1.1"}, Time: p.cfg.Now,
 	}
 }
 

@@ -61,7 +61,7 @@ const (
 func newWorld(t testing.TB, rules string, change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{
-		t: t, ln: newFakeListener(t), bindings: egress.NewBindings(), policies: &policySource{revision: 7},
+		t: t, ln: newFakeListener(t), bindings: egress.NewBindings(nil), policies: &policySource{revision: 7},
 		recorder: &recorder{closed: make(map[string]Closing), changed: make(chan struct{})},
 		dialer:   &dialer{upstreams: make(map[string]string), failing: make(map[string]error), addrs: make(map[string]netip.Addr)},
 		flows:    &flowTable{live: make(map[string]Flow)}, orgCA: newAuthority(t), realCA: newAuthority(t),

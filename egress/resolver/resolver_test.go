@@ -111,7 +111,7 @@ var (
 
 func newWorld(t testing.TB, cfg resolver.Config, names resolver.NamesConfig) *world {
 	t.Helper()
-	w := &world{source: &source{snapshot: snapshot(t, policy), revision: 7}, recorder: new(recorder), bindings: egress.NewBindings()}
+	w := &world{source: &source{snapshot: snapshot(t, policy), revision: 7}, recorder: new(recorder), bindings: egress.NewBindings(nil)}
 	for _, b := range []egress.Binding{boxA, boxB} {
 		if err := w.bindings.Bind(b); err != nil {
 			t.Fatal(err)

@@ -123,7 +123,7 @@ func newWorld(t *testing.T, document string, change ...func(*Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bindings := egress.NewBindings()
+	bindings := egress.NewBindings(nil)
 	for _, b := range []egress.Binding{boxA, boxB} {
 		if err := bindings.Bind(b); err != nil {
 			t.Fatal(err)

@@ -31,6 +31,8 @@ type Config struct {
 	Publish func(ctx context.Context, revision int64)
 	Log     *slog.Logger     // default none
 	Now     func() time.Time // default time.Now
+	// Earliest is the earlier of Now and the machine's own clock, which sandboxes go by: certificates begin by it. Default Now.
+	Earliest func() time.Time
 }
 
 // A Service keeps the authorities of all orgs. It is safe for concurrent use.
@@ -55,6 +57,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Earliest == nil {
+		c.Earliest = c.Now
 	}
 	return &Service{Config: c, untold: make(map[string]bool)}, nil
 }
@@ -93,7 +98,7 @@ func (s *Service) newRoot(ctx context.Context, org string, version int64) (store
 	if version > 1 {
 		name += fmt.Sprintf(", root %d", version) // two of one name would be taken for each other
 	}
-	root, err := ca.NewRoot(name, s.Now())
+	root, err := ca.NewRoot(name, s.Earliest(), s.Now())
 	if err != nil {
 		return store.Root{}, err
 	}
@@ -142,7 +147,7 @@ func (s *Service) Sign(ctx context.Context, org string, key *ecdsa.PublicKey) ([
 		if err != nil {
 			return nil, err
 		}
-		cert, err := root.Intermediate(key, s.Now())
+		cert, err := root.Intermediate(key, s.Earliest(), s.Now())
 		if err != nil {
 			return nil, err
 		}

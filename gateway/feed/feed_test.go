@@ -43,7 +43,7 @@ func bound(sandbox, org string) egress.Binding {
 
 // clocked is a holder whose boot clock the test moves.
 func clocked() (*Holder, *time.Duration) {
-	h := NewHolder(policies.FloorConfig{}, nil)
+	h := NewHolder(policies.FloorConfig{}, nil, nil)
 	now := time.Hour
 	h.clock = func() time.Duration { return now }
 	return h, &now
@@ -232,7 +232,7 @@ func TestPublisherFeedsEachNewLink(t *testing.T) {
 // edge links a new holder to p.
 func edge(t *testing.T, p *Publisher) *Holder {
 	t.Helper()
-	h := NewHolder(policies.FloorConfig{}, nil)
+	h := NewHolder(policies.FloorConfig{}, nil, nil)
 	mux := link.NewMux()
 	h.Register(mux)
 	p.Peer.Set(linked(t, mux))

@@ -63,12 +63,15 @@ type entry struct {
 }
 
 // NewHolder returns a Holder without any policy. base holds the floor that no state changes; changed, which may be nil,
-// is called after each new state is in force.
-func NewHolder(base policies.FloorConfig, changed func()) *Holder {
+// is called after each new state is in force. Exemptions end by now; nil is time.Now.
+func NewHolder(base policies.FloorConfig, changed func(), now func() time.Time) *Holder {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &Holder{clock: bootClock, wall: time.Now, base: base, changed: changed}
+	if now == nil {
+		now = time.Now
+	}
+	return &Holder{clock: bootClock, wall: now, base: base, changed: changed}
 }
 
 // bootClock goes on while the machine sleeps, as a lease must.

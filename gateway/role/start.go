@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"portreeve.dev/gateway/internal/clock"
 	"portreeve.dev/gateway/limits"
 )
 
@@ -27,6 +28,7 @@ type NodeStart struct {
 	DoorPorts []uint16     `json:"door_ports"` // from which the edge may answer whoever called it, wherever that is
 	Connects  int          `json:"connects"`   // new connections of one sandbox a second
 	Lookups   int          `json:"lookups"`    // DNS queries of one sandbox a second
+	Clock     clock.Clock  `json:"clock"`      // of the run
 }
 
 // NodeReady is the node's answer. Files: the edge netns.
@@ -64,6 +66,7 @@ type EdgeStart struct {
 	Sources     bool           `json:"sources"`      // some org's connections leave from an address of its own
 	Doors       EdgeDoors      `json:"doors,omitzero"`
 	Uncaged     bool           `json:"uncaged"` // the kernel has no Landlock and the admin said to go on
+	Clock       clock.Clock    `json:"clock"`   // of the run
 }
 
 // EdgeLimits bound what one sandbox may use of the edge.
@@ -99,6 +102,7 @@ type ControlStart struct {
 	Limits       ControlLimits           `json:"limits"`
 	Egress       limits.Limits           `json:"egress"` // of each org
 	Canary       time.Duration           `json:"canary"` // between two rounds; 0: none
+	Clock        clock.Clock             `json:"clock"`  // of the run
 }
 
 // ControlReady is control's answer. Files: none.
@@ -126,6 +130,7 @@ type ControlLimits struct {
 
 // IngressStart is what ingress is told. Files: the HTTPS listener.
 type IngressStart struct {
-	Plain        bool   `json:"plain"` // tunnels answer on plain HTTP too, on the same port
-	TunnelDomain string `json:"tunnel_domain"`
+	Plain        bool        `json:"plain"` // tunnels answer on plain HTTP too, on the same port
+	TunnelDomain string      `json:"tunnel_domain"`
+	Clock        clock.Clock `json:"clock"` // of the run
 }

@@ -31,13 +31,13 @@ func (c *control) newCanary() (*canary.Canary, error) {
 	run := runner{&c.node.Peer, trustNobody{}}
 	guest := guests{&c.inward.Peer}
 	return canary.New(canary.Config{
-		Every: c.setup.Canary, Log: c.log, Settle: c.settle,
+		Every: c.setup.Canary, Now: c.now, Log: c.log, Settle: c.settle,
 		Start: func(ctx context.Context) error {
 			if err := run.Delete(ctx, canary.Sandbox); err != nil {
 				return err
 			}
 			_, err := run.Create(ctx, sandboxes.Spec{ID: canary.Sandbox, Org: canary.Org, Template: "tiny", MilliCPU: 500,
-				MemoryBytes: canaryMemory, WorkspaceBytes: canaryWorkspace, End: time.Now().Add(2 * time.Minute)})
+				MemoryBytes: canaryMemory, WorkspaceBytes: canaryWorkspace, End: c.now().Add(2 * time.Minute)})
 			if err != nil {
 				return err
 			}

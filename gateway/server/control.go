@@ -79,6 +79,9 @@ func Control(ctx context.Context) error {
 	return err
 }
 
+// now is the time by which things end, and that is written down.
+func (c *control) now() time.Time { return c.setup.Clock.Now() }
+
 func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.File) (any, []*os.File, error) {
 	if err := json.Unmarshal(raw, &c.setup); err != nil {
 		return nil, nil, err
@@ -119,7 +122,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 // build makes the parts and the first org.
 func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	var err error
-	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir); err != nil {
+	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir, c.now); err != nil {
 		return nil, err
 	}
 	if err = c.openHashKey(ctx); err != nil {
@@ -132,7 +135,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	}
 	c.sandboxes, err = sandboxes.New(sandboxes.Config{
 		Store: c.store, Runner: runner{&c.node.Peer, c.authorities}, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Log: c.log,
-		Sockets: sockets{&c.node.Peer}, Limit: c.setup.Limits.Sandboxes,
+		Sockets: sockets{&c.node.Peer}, Limit: c.setup.Limits.Sandboxes, Now: c.now,
 	})
 	if err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	token := newSetupToken()
 	server, err := api.New(api.Config{
 		Store: c.store, Keyring: c.keyring, Sandboxes: c.sandboxes, Guest: guests{&c.inward.Peer}, Feed: feeds{c.publisher, c.routes}, Floor: floor, FloorNow: c.floorNow, Configured: configured,
-		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), Authorities: c.authorities, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Log: c.log,
+		Flows: liveFlows{&c.edge.Peer}, Denial: c.denial, Egress: c.setup.Egress, Tunnels: tunnels, Doors: c.doors(), Authorities: c.authorities, SetupToken: token, Version: release.Version(), Template: c.template, Settle: c.settle, Now: c.now, Log: c.log,
 		Limits:   api.Limits{MilliCPU: c.setup.Limits.CPUMillis, MemoryBytes: c.setup.Limits.MemoryBytes, Lifetime: c.setup.Limits.Lifetime},
 		Webhooks: c.attempts(),
 	})

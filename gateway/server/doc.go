@@ -23,6 +23,8 @@
 //   - GS-40: a webhook's endpoint is reached only where the floor lets its org, whatever name leads there (TestWebhooksStayAboveTheFloor).
 //   - GS-42: control dials under the floor that the edges have, and what is taken away or has ended is open to nobody (TestFloorFollowsTheStore).
 //   - GS-43: the key of the info file may change what holds for every org, and no key of before gains that (TestInstallersKeyHoldsThePlatform).
+//   - GS-44: a tunnel, a key and an exemption that have ended stay so when the machine's clock is set back (TestEndedTunnelStaysGone, TestEndedKeyStaysEnded, TestExemptionStaysEnded).
+//   - GS-45: a clock that is ahead for a while takes nothing out of the record (TestClockAheadDeletesNothing).
 //   - GS-41: what edge asks for a sandbox is answered only about that sandbox, as the store knows it (TestEdgeAsksOnlyAboutItsSandbox).
 //
 // # Not here

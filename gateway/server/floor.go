@@ -33,7 +33,7 @@ func (c *control) floorNow(ctx context.Context) (*policies.Floor, error) {
 		return nil, err
 	}
 	floor, _, err := feed.NewFloor(all, c.floorBase())
-	return floor.At(time.Now()), err
+	return floor.At(c.now()), err
 }
 
 // exemptions are what is open of the soft floor: what the configuration says, with the slugs of orgs turned into ids, and what is kept.
@@ -78,7 +78,7 @@ const exemptionsEvery = time.Second
 
 // endExemptions takes away what has ended, and writes it down, until ctx ends.
 func (c *control) endExemptions(ctx context.Context) {
-	c.every(ctx, exemptionsEvery, "exemptions of the floor whose time is up", func(ctx context.Context) error { return c.endDueExemptions(ctx, time.Now()) })
+	c.every(ctx, exemptionsEvery, "exemptions of the floor whose time is up", func(ctx context.Context) error { return c.endDueExemptions(ctx, c.now()) })
 }
 
 func (c *control) endDueExemptions(ctx context.Context, now time.Time) error {

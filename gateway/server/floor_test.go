@@ -47,7 +47,7 @@ func TestFloorFollowsTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		edge := feed.NewHolder(c.floorBase(), nil)
+		edge := feed.NewHolder(c.floorBase(), nil, nil)
 		if err := edge.Apply(state.(feed.State)); err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func (i *edgeOfNet) equip(k role.TunnelKeys) error {
 	}
 	server, err := ingress.New(ingress.Config{
 		Domain: i.setup.TunnelDomain, CookieKeys: [][]byte{k.Cookie}, Issuer: authority,
-		Waker: waker{&i.node.Peer}, Dialer: &sandboxDialer{inward: &i.inward.Peer}, Log: i.log,
+		Waker: waker{&i.node.Peer}, Dialer: &sandboxDialer{inward: &i.inward.Peer}, Now: i.setup.Clock.Now, Earliest: i.setup.Clock.Earliest, Log: i.log,
 	})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ type port struct {
 }
 
 // newPort starts it without keys.
-func newPort(t *testing.T, plain bool) *port {
+func newPort(t *testing.T, plain bool, change ...func(*role.IngressStart)) *port {
 	t.Helper()
 	p := &port{roots: x509.NewCertPool()}
 	ca, err := certs.NewDevCA("tunnel.localhost", time.Now())
@@ -66,7 +66,11 @@ func newPort(t *testing.T, plain bool) *port {
 		t.Fatal(err)
 	}
 	supervisor := supervise(t, newIngress(slog.New(slog.DiscardHandler)).life())
-	start, _ := json.Marshal(role.IngressStart{TunnelDomain: "tunnel.localhost", Plain: plain})
+	told := role.IngressStart{TunnelDomain: "tunnel.localhost", Plain: plain}
+	for _, f := range change {
+		f(&told)
+	}
+	start, _ := json.Marshal(told)
 	err = supervisor.Call(t.Context(), "start", child.Start{Config: start}, &child.Ready{}, file)
 	file.Close()
 	if err != nil {

@@ -27,7 +27,7 @@ func (c *control) routeState(ctx context.Context) (any, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	routes, err := c.store.Routes(ctx, time.Now().Add(-keepEnded))
+	routes, err := c.store.Routes(ctx, c.now().Add(-keepEnded))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -48,7 +48,7 @@ func TestOrgKeepsToItsShareOfTheState(t *testing.T) {
 		t.Fatalf("%d orgs, %d sandboxes", len(s.Orgs), len(s.Sandboxes))
 	}
 	// And an edge can use it.
-	if err := feed.NewHolder(policies.FloorConfig{}, nil).Apply(s); err != nil {
+	if err := feed.NewHolder(policies.FloorConfig{}, nil, nil).Apply(s); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"time"
 
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/link"
@@ -26,7 +25,7 @@ func platformRecord(name string) seal.Record {
 // openTunnelKeys opens the keys of ingress, or makes them, and returns the authority's certificate in PEM.
 func (c *control) openTunnelKeys(ctx context.Context) ([]byte, error) {
 	ca, caKey, err := c.platformKey(ctx, tunnelAuthority+c.setup.TunnelDomain, func() ([]byte, []byte, error) {
-		made, err := certs.NewDevCA(c.setup.TunnelDomain, time.Now())
+		made, err := certs.NewDevCA(c.setup.TunnelDomain, c.now())
 		if err != nil {
 			return nil, nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/gateway/audit"
@@ -17,7 +16,7 @@ import (
 
 // limitsOf is what an edge must know of an org's limits, and of what of them is used.
 func (c *control) limitsOf(ctx context.Context, org string, own store.OrgLimits) (feed.Limits, error) {
-	l := feed.Limits{Limits: c.setup.Egress.Lowered(own.Limits), Month: flows.MonthOf(time.Now())}
+	l := feed.Limits{Limits: c.setup.Egress.Lowered(own.Limits), Month: flows.MonthOf(c.now())}
 	if l.MonthlyQuota == 0 {
 		return l, nil
 	}
@@ -63,7 +62,7 @@ func (c *control) noticeQuota(ctx context.Context, org, month string, used int64
 	}
 	quota := c.setup.Egress.Lowered(own.Limits).MonthlyQuota
 	state := limits.StateOf(quota, used)
-	if state == limits.OK || month != flows.MonthOf(time.Now()) {
+	if state == limits.OK || month != flows.MonthOf(c.now()) {
 		return nil
 	}
 	if noted, err := c.store.QuotaNoted(ctx, org, month, state); err != nil || noted {

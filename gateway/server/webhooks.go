@@ -22,7 +22,7 @@ func (c *control) newSender() (*webhooks.Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer, err := outbound.New(c.setup.UpstreamDNS, c.setup.Upstream, roots)
+	dialer, err := outbound.New(c.setup.UpstreamDNS, c.setup.Upstream, roots, c.now)
 	if errors.Is(err, outbound.ErrNoResolver) {
 		c.log.Error("no webhook is sent", "err", err)
 		return nil, nil
@@ -31,7 +31,7 @@ func (c *control) newSender() (*webhooks.Sender, error) {
 		return nil, err
 	}
 	return webhooks.New(webhooks.Config{
-		Queue: c.store, Roots: roots, Log: c.log,
+		Queue: c.store, Roots: roots, Now: c.now, Log: c.log,
 		Dial: func(ctx context.Context, org, host string, port uint16) (net.Conn, error) {
 			floor, err := c.floorNow(ctx)
 			if err != nil {
@@ -55,7 +55,7 @@ func (c *control) newSender() (*webhooks.Sender, error) {
 
 // newDenials sums up denials for the orgs that want to be told.
 func (c *control) newDenials() *webhooks.Denials {
-	return &webhooks.Denials{Log: c.log, Now: time.Now, Send: func(ctx context.Context, org string, s webhooks.DeniedSummary) error {
+	return &webhooks.Denials{Log: c.log, Now: c.now, Send: func(ctx context.Context, org string, s webhooks.DeniedSummary) error {
 		return c.store.EnqueueWebhooks(ctx, org, webhooks.Denied, s)
 	}}
 }

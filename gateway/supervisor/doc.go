@@ -12,6 +12,8 @@
 //   - SV-2: edge, inward, control and ingress run without capabilities, under a uid of their own, with no_new_privs (TestProcessesHaveOnlyTheirRights in e2e).
 //   - SV-5: a listener for the edge was made in the edge's name, so that the wall around the edge's uid holds for it, whatever is made of it (TestDoorListenerIsTheEdges).
 //   - SV-4: a link that breaks between two living processes is made again (TestLivingProcessesAreLinkedAgain).
+//   - SV-6: a run goes on from the time that the last one had come to, also where the machine's clock was set back meanwhile (TestRunGoesOnFromTheLast).
+//   - SV-7: node, edge, control and ingress have the line of the run, also one that is started again (TestProcessesHaveOneClock).
 //   - SV-3: a second supervisor can't take a state directory that is in use (TestStateDirectoryHasOneOwner).
 //
 // # Not here

@@ -54,7 +54,7 @@ func (s *Supervisor) prepareNode(restart bool) (any, []*os.File, error) {
 		Synthetic: netip.MustParsePrefix(s.config.Settings.Egress.SyntheticRange),
 		Purge:     s.config.Purge, Adopt: restart || !s.config.Purge, Base: *s.config.Settings.Nodes.BuildBase,
 		Names: s.config.Settings.Limits.NamesPerSandbox, DoorPorts: s.config.Settings.Egress.Doors.Ports(), Reach: reach, Only: only,
-		Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond,
+		Connects: s.config.Settings.Limits.ConnectsPerSecond, Lookups: s.config.Settings.Limits.LookupsPerSecond, Clock: s.clock,
 	}, nil, nil
 }
 
@@ -142,7 +142,7 @@ func (s *Supervisor) prepareEdge(bool) (any, []*os.File, error) {
 		Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Synthetic: netip.MustParsePrefix(settings.Egress.SyntheticRange),
 		Limits: role.EdgeLimits{Connections: settings.Limits.ConnectionsPerSandbox, Names: settings.Limits.NamesPerSandbox,
 			Lookups: settings.Limits.LookupsPerSecond, Decisions: settings.Limits.DecisionsPerSecond},
-		HiddenNames: settings.Egress.AllowHiddenNames, Uncaged: settings.Nodes.WithoutLandlock,
+		HiddenNames: settings.Egress.AllowHiddenNames, Uncaged: settings.Nodes.WithoutLandlock, Clock: s.clock,
 	}
 	start.Sources = len(settings.Egress.Sources) > 0
 	if start.Upstream, err = upstream(settings.Egress.Upstream); err != nil {
@@ -192,7 +192,7 @@ func (s *Supervisor) prepareControl(bool) (any, []*os.File, error) {
 		Dir: filepath.Join(s.config.StateDir, "control"), Key: s.status.APIKey,
 		Exempt: settings.Egress.FloorExempt, Hard: settings.HardRanges(), Always: settings.AlwaysClosed(), Upstream: proxy, Direct: settings.Egress.Upstream.DirectOrgs, Sources: sources,
 		Doors: settings.Egress.Doors.Control(), TunnelDomain: settings.Tunnels.Domain, TunnelPort: urlPort(s.config.HTTPS), PlainTunnels: s.config.Purge,
-		Canary: *settings.Canary.Every,
+		Canary: *settings.Canary.Every, Clock: s.clock,
 		Limits: role.ControlLimits{Sandboxes: settings.Limits.Sandboxes, MemoryBytes: memory,
 			CPUMillis: int64(settings.Limits.SandboxCPUs) * 1000, Lifetime: settings.Limits.SandboxLifetime},
 		Egress: egress,
@@ -243,5 +243,5 @@ func (s *Supervisor) prepareIngress(bool) (any, []*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.HTTPSAddr = s.config.HTTPS
-	return role.IngressStart{TunnelDomain: s.config.Settings.Tunnels.Domain, Plain: s.config.Purge}, []*os.File{listener}, nil
+	return role.IngressStart{TunnelDomain: s.config.Settings.Tunnels.Domain, Plain: s.config.Purge, Clock: s.clock}, []*os.File{listener}, nil
 }

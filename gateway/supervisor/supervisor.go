@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"portreeve.dev/gateway/config"
+	"portreeve.dev/gateway/internal/clock"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes"
 )
@@ -62,6 +63,7 @@ type Supervisor struct {
 	config   Config
 	instance string
 	lock     *os.File
+	clock    clock.Clock // of the run, for all processes
 	broker   *broker
 	all      []*process
 
@@ -83,7 +85,12 @@ func New(c Config) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Supervisor{config: c, lock: lock, instance: nodes.InstanceOf(c.StateDir)}
+	line, err := openClock(c.StateDir, c.Log)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	s := &Supervisor{config: c, lock: lock, clock: line, instance: nodes.InstanceOf(c.StateDir)}
 	s.broker = newBroker(c.Log, s.report)
 	if err := installPrograms(c.BinDir, c.StateDir); err != nil {
 		lock.Close()
@@ -121,6 +128,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer cancel(nil)
 	// Stopping goes the other way round, so each process has a context of its own.
 	var running sync.WaitGroup
+	running.Go(func() { s.keepClock(ctx) })
 	ends := make([]context.CancelFunc, len(s.all))
 	dones := make([]chan struct{}, len(s.all))
 	for i, p := range s.all {

@@ -118,7 +118,7 @@ func (s *Sender) transport(org string, to Target) *http.Transport {
 			}
 			return c, nil
 		},
-		TLSClientConfig:        &tls.Config{ServerName: to.Host, RootCAs: s.cfg.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        &tls.Config{ServerName: to.Host, RootCAs: s.cfg.Roots, MinVersion: tls.VersionTLS12, Time: s.cfg.Now},
 		Protocols:              &protocols,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,

@@ -40,9 +40,9 @@ type counting struct {
 	n atomic.Int64
 }
 
-func (c *counting) Issue(host string, now time.Time) (*tls.Certificate, error) {
+func (c *counting) Issue(host string, from, now time.Time) (*tls.Certificate, error) {
 	c.n.Add(1)
-	return c.Issuer.Issue(host, now)
+	return c.Issuer.Issue(host, from, now)
 }
 
 func source(t testing.TB, issuer Issuer, change ...func(*Config)) *Source {
@@ -106,7 +106,7 @@ func TestAuthorityIsConfined(t *testing.T) {
 		roots := x509.NewCertPool()
 		roots.AddCert(ca.certificate)
 		check := func(host string) error {
-			leaf, err := ca.Issue(host, now)
+			leaf, err := ca.Issue(host, now, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,11 +146,11 @@ func critical(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
 
 func TestLeafNamesOneHost(t *testing.T) {
 	ca := devCA(t, "tunnel.localhost")
-	a, err := ca.Issue("a-1.tunnel.localhost", now)
+	a, err := ca.Issue("a-1.tunnel.localhost", now, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := ca.Issue("b-1.tunnel.localhost", now)
+	b, err := ca.Issue("b-1.tunnel.localhost", now, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestOtherKeysAreNotLoaded(t *testing.T) {
 	ca, other := devCA(t, "tunnel.localhost"), devCA(t, "tunnel.localhost")
 	key, _ := ca.MarshalKey()
 	wrong, _ := other.MarshalKey()
-	leaf, err := ca.Issue("a-1.tunnel.localhost", now)
+	leaf, err := ca.Issue("a-1.tunnel.localhost", now, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func (ca *DevCA) PEM() []byte {
 func (ca *DevCA) MarshalKey() ([]byte, error) { return x509.MarshalECPrivateKey(ca.key) }
 
 // Issue signs a leaf for one host, with a key of its own.
-func (ca *DevCA) Issue(host string, now time.Time) (*tls.Certificate, error) {
+func (ca *DevCA) Issue(host string, from, now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (ca *DevCA) Issue(host string, now time.Time) (*tls.Certificate, error) {
 		end = ca.certificate.NotAfter
 	}
 	t := &x509.Certificate{
-		SerialNumber: newSerial(), DNSNames: []string{host}, NotBefore: now.Add(-backdate), NotAfter: end,
+		SerialNumber: newSerial(), DNSNames: []string{host}, NotBefore: from.Add(-backdate), NotAfter: end,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, ca.certificate, &key.PublicKey, ca.key)

@@ -12,9 +12,10 @@ import (
 	"portreeve.dev/policies/hostname"
 )
 
-// An Issuer makes the certificate of one host, in normal form. It may take its time, but not block on a network.
+// An Issuer makes the certificate of one host, in normal form: it begins at from or before, and its life counts from now. It may take its
+// time, but not block on a network.
 type Issuer interface {
-	Issue(host string, now time.Time) (*tls.Certificate, error)
+	Issue(host string, from, now time.Time) (*tls.Certificate, error)
 }
 
 // Config of a Source.
@@ -23,6 +24,8 @@ type Config struct {
 	Known  func(host string) bool // whether a host, in normal form, gets a certificate; asked at each hello
 	Keep   int                    // certificates; default 4096
 	Now    func() time.Time       // default time.Now
+	// Earliest is the earlier of Now and the machine's own clock, which clients on it go by: certificates begin by it. Default Now.
+	Earliest func() time.Time
 }
 
 // A Source has the certificates of all hosts. It is safe for concurrent use.
@@ -42,6 +45,9 @@ func New(c Config) (*Source, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Earliest == nil {
+		c.Earliest = c.Now
 	}
 	kept, err := lru.New[string, *tls.Certificate](c.Keep)
 	if err != nil {
@@ -63,7 +69,7 @@ func (s *Source) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if c := s.lasting(host); c != nil { // another flight ended since the look
 			return c, nil
 		}
-		c, err := s.cfg.Issuer.Issue(host, s.cfg.Now())
+		c, err := s.cfg.Issuer.Issue(host, s.cfg.Earliest(), s.cfg.Now())
 		if err == nil {
 			s.kept.Add(host, c)
 		}
@@ -75,9 +81,10 @@ func (s *Source) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return v.(*tls.Certificate), nil
 }
 
-// lasting returns the certificate kept for host, or nil where there is none that lasts.
+// lasting returns the certificate kept for host, or nil where there is none that lasts, and has begun: the machine's clock may have been
+// set back since, or right.
 func (s *Source) lasting(host string) *tls.Certificate {
-	if c, ok := s.kept.Get(host); ok && s.cfg.Now().Add(renewBefore).Before(c.Leaf.NotAfter) {
+	if c, ok := s.kept.Get(host); ok && s.cfg.Now().Add(renewBefore).Before(c.Leaf.NotAfter) && !s.cfg.Earliest().Before(c.Leaf.NotBefore) {
 		return c
 	}
 	return nil

@@ -15,6 +15,7 @@
 //   - AE-20: what was counted of an org's quota outlives the process, and is told to control as one count however often (TestCountOutlivesTheProcess, TestCountIsToldOnce).
 //   - AE-22: an org's connections beyond its share of the process's descriptors are refused with a record; what is given back is used again, also after there were none at all (TestFewDescriptors, TestNoDescriptors).
 //   - AE-21: a quota holds without control, by what was used here and elsewhere in its month (TestQuotaHoldsWithoutControl).
+//   - AE-23: what has ended stays so when the machine's clock is set back: rules, exemptions, attached sandboxes, passwords (TestWhatEndedStaysEnded).
 //   - AE-40: an attached sandbox that the policy no longer has is cut off at once: its socket, its connections (TestDetachedSandboxIsCutOff).
 //   - AE-41: a door on the network takes what a key of the sandbox's org signed that control feeds now, and nothing else (TestNetworkDoorAsksForTheCredential).
 //   - AE-42: what came by a sandbox's own socket and said nothing yet is bounded for the sandbox, and takes of its org's share of descriptors (TestNewcomersAreBounded).

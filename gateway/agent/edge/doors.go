@@ -61,7 +61,7 @@ func (e *Edge) newDoors() (*doors, error) {
 			keys = append(keys, credentials.Key{Version: k.Version, Secret: k.Key})
 		}
 		return b, keys, ok
-	}})
+	}, Now: e.now})
 	link.HandleFiles(e.node.Mux, role.EdgeDoor, func(_ context.Context, r role.SandboxRef, files []*os.File) (struct{}, []*os.File, error) {
 		return struct{}{}, nil, d.take(r.Sandbox, files)
 	})

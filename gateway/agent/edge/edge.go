@@ -23,6 +23,7 @@ import (
 	"portreeve.dev/gateway/agent/cage"
 	"portreeve.dev/gateway/child"
 	"portreeve.dev/gateway/feed"
+	"portreeve.dev/gateway/internal/clock"
 	"portreeve.dev/gateway/internal/outbound"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
@@ -37,6 +38,7 @@ type Edge struct {
 	bindings *egress.Bindings
 	names    *resolver.Names
 	holder   *feed.Holder
+	clock    clock.Clock // of the run; by it ends what ends by time
 	spool    *decisions.Spool
 	machine  string // whose spool it is
 	flushes  *flushes
@@ -80,7 +82,8 @@ func Run(ctx context.Context) error {
 }
 
 func newEdge(log *slog.Logger) *Edge {
-	e := &Edge{log: log, bindings: egress.NewBindings(), flushes: newFlushes(), fail: func() {}}
+	e := &Edge{log: log, flushes: newFlushes(), fail: func() {}}
+	e.bindings = egress.NewBindings(e.now)
 	e.parts, e.end = context.WithCancel(context.Background())
 	// All names of all sandboxes come in one frame.
 	e.node = &child.Sibling{Mux: link.NewMux(), Limits: link.Limits{Frame: 256 << 20}}
@@ -88,6 +91,9 @@ func newEdge(log *slog.Logger) *Edge {
 	e.control = &child.Sibling{Mux: link.NewMux(), Up: e.up, Limits: link.Limits{Frame: 256 << 20}}
 	return e
 }
+
+// now is the time by which things end here.
+func (e *Edge) now() time.Time { return e.clock.Now() }
 
 // finish ends the parts. It doesn't wait long: without a supervisor nothing of a sandbox may be served on.
 func (e *Edge) finish() {
@@ -129,46 +135,47 @@ func (e *Edge) start(_ context.Context, raw json.RawMessage, files []*os.File) (
 
 // build makes the parts; it runs before the cage, which lets nothing be read afterwards.
 func (e *Edge) build(start role.EdgeStart) (err error) {
+	e.clock = start.Clock
 	dir := filepath.Join(start.Dir, "spool")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the spool: %w", err)
 	}
 	if e.spool, err = decisions.Open(dir, decisions.Config{Rate: float64(start.Limits.Decisions), Burst: 10 * start.Limits.Decisions,
-		Late: true}); err != nil { // what can't be opened now refuses until it can
+		Late: true, Now: e.now}); err != nil { // what can't be opened now refuses until it can
 		return err
 	}
 	e.machine = start.Machine
 	if e.names, err = resolver.NewNames(resolver.NamesConfig{Range: start.Synthetic, PerSandbox: start.Limits.Names, OnAdd: e.tellName}); err != nil {
 		return err
 	}
-	e.holder = feed.NewHolder(policies.FloorConfig{Hard: start.Hard, Always: start.Always}, e.policyChanged)
+	e.holder = feed.NewHolder(policies.FloorConfig{Hard: start.Hard, Always: start.Always}, e.policyChanged, e.now)
 	roots, err := outbound.Roots(start.SystemRoots, start.UpstreamCA)
 	if err != nil {
 		return err
 	}
-	if e.dialer, err = outbound.New(start.UpstreamDNS, start.Upstream, roots); err != nil {
+	if e.dialer, err = outbound.New(start.UpstreamDNS, start.Upstream, roots, e.now); err != nil {
 		return err
 	}
 	share, err := e.descriptors()
 	if err != nil {
 		return err
 	}
-	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, Limits: flows.Limits{PerSandbox: start.Limits.Connections}, Descriptors: share,
+	if e.flows, err = flows.New(flows.Config{Policies: e.holder, Bindings: e.bindings, Floor: e.holder.Floor, Now: e.now, Limits: flows.Limits{PerSandbox: start.Limits.Connections}, Descriptors: share,
 		MustSee: injector{e.holder}.Granted, Holds: injector{e.holder}.holds}); err != nil {
 		return err
 	}
-	if e.usage, err = openUsage(start.Dir, e.flows, e.log); err != nil {
+	if e.usage, err = openUsage(start.Dir, e.flows, e.now, e.log); err != nil {
 		return err
 	}
 	recorder := noting{newRecorder(e.spool, e.holder, e.log), &e.denials}
 	e.resolver, err = resolver.New(resolver.Config{
 		Bindings: e.bindings, Policies: e.holder, Recorder: recorder, Names: e.names, Floor: e.holder.Floor,
-		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Lookup: realLookup(e.dialer, e.flows), Log: e.log,
+		Rate: float64(start.Limits.Lookups), Burst: 5 * start.Limits.Lookups, DistinctNames: start.Limits.Names, Lookup: realLookup(e.dialer, e.flows), Now: e.now, Log: e.log,
 	})
 	if err != nil {
 		return err
 	}
-	e.issuer, err = ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}, Mark: e.holder.Authority})
+	e.issuer, err = ca.NewIssuer(ca.IssuerConfig{Signer: authority{&e.control.Peer}, Mark: e.holder.Authority, Now: e.now, Shown: time.Now})
 	if err != nil {
 		return err
 	}
@@ -177,7 +184,7 @@ func (e *Edge) build(start role.EdgeStart) (err error) {
 	}
 	e.proxy, err = proxy.New(proxy.Config{
 		Bindings: e.bindings, Policies: fresh{e.holder}, Floor: e.holder.Floor, Names: names{e.names}, Recorder: recorder,
-		Dialer: dialer{e.dialer, e.flows}, Flows: flowTable{e.flows}, Meters: flowTable{e.flows}, UpstreamRoots: roots, Log: e.log,
+		Dialer: dialer{e.dialer, e.flows}, Flows: flowTable{e.flows}, Meters: flowTable{e.flows}, UpstreamRoots: roots, Now: e.now, Log: e.log,
 		Certificates: e.issuer, Injector: injector{e.holder}, HashKey: e.holder.HashKey,
 		NameBudget: e.resolver.Charge, Self: e.self, SelfAddr: e.names.Self(), AllowOuterECH: start.HiddenNames,
 	})

@@ -19,7 +19,7 @@ import (
 func (e *Edge) newSelf() (*self.Handler, error) {
 	return self.New(self.Config{
 		Binding: proxy.BindingOf, Policies: e.holder, Floor: e.holder.Floor, Denials: &e.denials, Control: asker{&e.control.Peer, e.issuer},
-		Granted: e.granted, Log: e.log,
+		Granted: e.granted, Now: e.now, Log: e.log,
 	})
 }
 

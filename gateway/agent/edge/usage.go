@@ -29,6 +29,7 @@ type usage struct {
 	flows *flows.Table
 	file  string
 	id    string
+	now   func() time.Time
 	log   *slog.Logger
 
 	mu        sync.Mutex
@@ -44,8 +45,8 @@ type usageFile struct {
 }
 
 // openUsage reads what was counted before, in dir, or begins to count.
-func openUsage(dir string, table *flows.Table, log *slog.Logger) (*usage, error) {
-	u := &usage{flows: table, file: filepath.Join(dir, "usage.json"), log: log, elsewhere: make(map[string]role.KnownUsage)}
+func openUsage(dir string, table *flows.Table, now func() time.Time, log *slog.Logger) (*usage, error) {
+	u := &usage{flows: table, file: filepath.Join(dir, "usage.json"), now: now, log: log, elsewhere: make(map[string]role.KnownUsage)}
 	data, err := os.ReadFile(u.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading what was counted: %w", err)
@@ -139,7 +140,7 @@ func (u *usage) tell(ctx context.Context, conn *link.Conn, rows []flows.Usage) e
 	}
 	u.mu.Lock()
 	for _, k := range known.Rows {
-		if k.Month == flows.MonthOf(time.Now()) {
+		if k.Month == flows.MonthOf(u.now()) {
 			u.elsewhere[k.Org] = k
 		}
 	}

@@ -30,11 +30,11 @@ func (nobody) Snapshot(egress.Binding) (*policies.Snapshot, uint64, error) {
 
 func counting(t *testing.T, dir string) (*usage, *flows.Table) {
 	t.Helper()
-	table, err := flows.New(flows.Config{Policies: nobody{}, Bindings: egress.NewBindings(), Floor: func() *policies.Floor { return nil }})
+	table, err := flows.New(flows.Config{Policies: nobody{}, Bindings: egress.NewBindings(nil), Floor: func() *policies.Floor { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := openUsage(dir, table, slog.New(slog.DiscardHandler))
+	u, err := openUsage(dir, table, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

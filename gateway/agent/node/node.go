@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"portreeve.dev/egress/kernel"
 	"portreeve.dev/gateway/child"
+	"portreeve.dev/gateway/internal/clock"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/gateway/role"
 	"portreeve.dev/nodes"
@@ -132,7 +134,7 @@ func (a *Agent) build() error {
 	if err := kernel.WriteWall(kernel.CurrentNetns, a.wall()); err != nil {
 		return err
 	}
-	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses})
+	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses, Now: a.setup.Clock.Now})
 	if err != nil {
 		return err
 	}
@@ -154,10 +156,17 @@ func (a *Agent) build() error {
 	}
 	a.nodes, err = nodes.New(nodes.Config{
 		StateDir: a.setup.StateDir, Instance: a.setup.Instance, Init: a.setup.Init, Probe: a.setup.Probe, Driver: driver, Network: a.network,
-		Firewall: kernel.NewBound(edge.Fd()), Wire: a.wire, Images: a.images, Cgroups: a.groups, Events: a.keepEvent, Log: a.log,
+		Firewall: kernel.NewBound(edge.Fd()), Wire: a.wire, Images: a.images, Cgroups: a.groups, Events: a.keepEvent, Clock: timers{a.setup.Clock}, Log: a.log,
 	})
 	return err
 }
+
+// timers are the clock by which sandboxes end.
+type timers struct{ clock.Clock }
+
+var _ nodes.Clock = timers{}
+
+func (timers) AfterFunc(d time.Duration, f func()) nodes.Timer { return time.AfterFunc(d, f) }
 
 func openEdge(name string) (*netns.Edge, bool, error) {
 	edge, created, err := netns.OpenEdge(name)

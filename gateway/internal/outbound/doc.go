@@ -1,7 +1,7 @@
 // Package outbound makes the dialer of a process as the configuration says it.
 //
 //	roots, err := outbound.Roots(start.SystemRoots, start.UpstreamCA)
-//	dialer, err := outbound.New(start.UpstreamDNS, start.Upstream, roots)
+//	dialer, err := outbound.New(start.UpstreamDNS, start.Upstream, roots, now)
 //
 // # Security invariants
 //

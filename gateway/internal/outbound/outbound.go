@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"portreeve.dev/egress/dial"
 	"portreeve.dev/gateway/role"
@@ -14,8 +15,8 @@ import (
 var ErrNoResolver = errors.New("no DNS resolver is known: name one under egress.upstream_dns in the configuration")
 
 // New makes a dialer under no floor, which refuses everything until it has one. servers are in the form of role.Resolver; proxy may be nil.
-func New(servers []string, proxy *role.UpstreamProxy, roots *x509.CertPool) (*dial.Dialer, error) {
-	var config dial.Config
+func New(servers []string, proxy *role.UpstreamProxy, roots *x509.CertPool, now func() time.Time) (*dial.Dialer, error) {
+	config := dial.Config{Now: now}
 	for _, s := range servers {
 		r, err := role.ParseResolver(s)
 		switch {
@@ -31,17 +32,17 @@ func New(servers []string, proxy *role.UpstreamProxy, roots *x509.CertPool) (*di
 		return nil, ErrNoResolver
 	}
 	var err error
-	if config.Upstream, err = upstream(proxy, roots); err != nil {
+	if config.Upstream, err = upstream(proxy, roots, now); err != nil {
 		return nil, fmt.Errorf("egress.upstream: %w", err)
 	}
 	return dial.New(config, nil)
 }
 
-func upstream(p *role.UpstreamProxy, roots *x509.CertPool) (*dial.UpstreamProxy, error) {
+func upstream(p *role.UpstreamProxy, roots *x509.CertPool, now func() time.Time) (*dial.UpstreamProxy, error) {
 	if p == nil {
 		return nil, nil
 	}
-	u := &dial.UpstreamProxy{Scheme: dial.Scheme(p.Scheme), Addrs: p.Addrs, Name: p.Name, Roots: roots, User: p.User, ByName: p.ByName, DNS: p.DNS}
+	u := &dial.UpstreamProxy{Scheme: dial.Scheme(p.Scheme), Addrs: p.Addrs, Name: p.Name, Roots: roots, Now: now, User: p.User, ByName: p.ByName, DNS: p.DNS}
 	if p.Password == "" {
 		return u, nil
 	}
