@@ -49,7 +49,6 @@ type connection struct {
 	denied   atomic.Pointer[judgement] // the connection is served only to say why it is refused
 	told     atomic.Bool               // that refusal was recorded
 	requests atomic.Int64              // that the handler heard of
-	streams  heard                     // under mu
 	refs     atomic.Int32              // the goroutine in serve, the open client, each request; the proxy forgets it at zero
 
 	mu         sync.Mutex
@@ -137,7 +136,6 @@ func (c *connection) closed() {
 	if j := c.denied.Load(); j != nil && !c.told.Swap(true) {
 		_ = c.record(c.decision(layerConnect, levelAddress, *j))
 	}
-	c.unheard(false)
 	c.release()
 }
 

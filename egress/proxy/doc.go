@@ -74,7 +74,7 @@
 //   - EP-75: what a sandbox does wrong is in the log once a second at most (TestLogIsNotTheSandboxs).
 //   - EP-76: a granted value that an answer reflects is replaced: in fields and trailers always, in bodies where a grant says so (TestReflectedSecretIsReplaced, TestReflectionByWebSocket).
 //   - EP-77: an answer whose body has to be searched and can't be doesn't pass (TestUnreadableAnswersAreRefused).
-//   - EP-78: a stream of HTTP/2 that net/http refuses by itself is recorded (TestStreamsWithoutARequestAreRecorded).
+//   - EP-78: what net/http refuses of HTTP/2 by itself is recorded, whatever else is open: a stream that it resets before it answers, one too many, a whole connection (TestStreamsWithoutARequestAreRecorded, TestStreamsBesideAnOpenOneAreRecorded, TestTooManyStreamsAreRecorded, TestMalformedConnectionIsRecorded).
 //   - EP-79: what is refused after it was allowed is a denial of its own, with its reason, which the answer names (TestRefusalAfterAllowIsADenial, TestEndBeforeTheAnswerIsADenial).
 //   - EP-80: that an answer held a granted value is on record with its request, also where that is only counted or ended with something else (TestReflectionIsAlwaysTold).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).

@@ -81,7 +81,6 @@ func (p *Proxy) newServer() *http.Server {
 		MaxHeaderBytes:               httphead.MaxHead,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     discardLog(),
-		ConnState:                    onConnState,
 		// The connection's own context, so that a request knows why its connection was ended.
 		ConnContext: func(_ context.Context, nc net.Conn) context.Context {
 			c := ownerOf(nc)

@@ -151,7 +151,7 @@ func (c *connection) open(j judgement, hello *clienthello.Hello) (handed bool) {
 	c.opened = true
 	c.authority = c.usualAuthority(443)
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
-		return c.p.inbox.Put(conn)
+		return c.p.inbox.Put(newH2Conn(conn, c))
 	}
 	c.guard = newGuard(conn, c)
 	return c.p.inbox.Put(c.guard)
