@@ -14,6 +14,7 @@
 //	hostile flood SECONDS NAME OTHER             does at once all that costs the other side something: NAME is allowed, OTHER is not
 //	hostile resolve NAME                         prints the address that the name is given
 //	hostile dns SERVER NAME                      asks a server of its choice
+//	hostile lookups SERVER NAME TIMES            asks for the name's IPv4 address so often, no more and no less, and prints the last answer's code
 //	hostile opened SCRIPT                        says the requests of a script on one TLS connection, verified, and prints the answers
 //	hostile messages URL                         sends a message over a WebSocket, prints what comes back
 //	hostile events URL                           reads a stream of events, prints each with its time

@@ -52,6 +52,8 @@ func run(args []string) (string, error) {
 		return resolve(args[0])
 	case verb == "dns" && len(args) == 2:
 		return ask(args[0], args[1])
+	case verb == "lookups" && len(args) == 3:
+		return lookups(args[0], args[1], args[2])
 	case verb == "opened" && len(args) == 1:
 		return opened(args[0])
 	case verb == "messages" && len(args) == 1:
