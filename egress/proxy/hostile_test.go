@@ -387,8 +387,8 @@ func TestUpstreamH2FramingIsOurs(t *testing.T) {
 
 // B74: whoever is slow inside an opened connection is closed too, and nothing of it is left.
 func TestDeadlinesInside(t *testing.T) {
-	short := func(c *Config) {
-		c.Timeouts.Hello, c.Timeouts.Head, c.Timeouts.Idle, c.Timeouts.HalfClosed = 150*time.Millisecond, 100*time.Millisecond, 300*time.Millisecond, 10*time.Millisecond
+	short := func(c *Config) { // the handshake has its time
+		c.Timeouts.Head, c.Timeouts.Idle, c.Timeouts.HalfClosed = 100*time.Millisecond, time.Second, 10*time.Millisecond
 	}
 	h1 := []string{"http/1.1"}
 	for name, tt := range map[string]struct {
@@ -407,6 +407,7 @@ func TestDeadlinesInside(t *testing.T) {
 		"a body without its end": {[]string{"h2"}, http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + h2Post()},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, allowGood, short)
 			w.upstream("good.test", 443, echo())
 			conn, err := w.handshake("good.test", &tls.Config{ServerName: "good.test", RootCAs: w.orgCA.pool(), NextProtos: tt.protos})
@@ -424,7 +425,7 @@ func TestDeadlinesInside(t *testing.T) {
 	}
 	// Byte by byte is no faster.
 	for _, begin := range []string{"\x16\x03\x01\x02\x00\x01", "GET / HTTP/1.1\r\nHost: "} {
-		w := newWorld(t, allowGood+","+allowClear, short)
+		w := newWorld(t, allowGood+","+allowClear, short, func(c *Config) { c.Timeouts.Hello = 150 * time.Millisecond })
 		host, port := "good.test", uint16(443)
 		if begin[0] == 'G' {
 			host, port = "clear.test", 80
@@ -534,11 +535,10 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		}
 		defer resp.Body.Close()
 	}
-	for before := int64(-1); before != moved.Load(); { // until nothing moves any more
+	deadline := time.Now().Add(10 * time.Second)
+	for before := int64(-1); before != moved.Load() || before < upstreamBuffer/2 && time.Now().Before(deadline); { // until nothing moves any more
 		before = moved.Load()
-		select {
-		case <-time.After(300 * time.Millisecond):
-		}
+		<-time.After(300 * time.Millisecond)
 	}
 	// Beside what waits here there is what the sockets hold.
 	if got := moved.Load(); got < upstreamBuffer/2 || got > upstreamBuffer+streams<<18 {

@@ -129,10 +129,15 @@ func TestFlowCapRefusesConnections(t *testing.T) {
 	first.Close()
 }
 
-// B74: whoever is silent or slow is closed.
+// B74: whoever is silent or slow is closed. A limit is short where nothing has to happen within it.
 func TestDeadlines(t *testing.T) {
-	short := func(c *Config) {
-		c.Timeouts.Hello, c.Timeouts.Head, c.Timeouts.Idle = 60*time.Millisecond, 60*time.Millisecond, 250*time.Millisecond
+	short := func(send string) func(*Config) {
+		return func(c *Config) {
+			c.Timeouts.Head, c.Timeouts.Idle = time.Second, time.Second
+			if !strings.HasPrefix(send, "GET") && !strings.HasPrefix(send, "POST") {
+				c.Timeouts.Hello = 60 * time.Millisecond
+			}
+		}
 	}
 	tests := []struct {
 		name, host string
@@ -152,7 +157,8 @@ func TestDeadlines(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, strings.Join([]string{allowClear, allowRaw, allowPass}, ","), short)
+			t.Parallel()
+			w := newWorld(t, strings.Join([]string{allowClear, allowRaw, allowPass}, ","), short(tt.send))
 			w.upstream("clear.test", 80, echo())
 			w.serveTCP("raw.test", 9000, greet)
 			nc := w.connect(tt.host, tt.port)

@@ -147,7 +147,11 @@ func TestNotPostgresIsRefused(t *testing.T) {
 		"half a request":           {sslRequest[:5], "timeout"},
 		"nothing":                  {"", "timeout"},
 	} {
-		w := newWorld(t, allowPG, short)
+		patience := func(*Config) {}
+		if tt.reason == "timeout" {
+			patience = short
+		}
+		w := newWorld(t, allowPG, patience)
 		w.serveTCP("raw.test", 5432, greet)
 		nc := w.connect("raw.test", 5432)
 		_, _ = io.WriteString(nc, tt.send)
@@ -170,7 +174,7 @@ func TestNotPostgresIsRefused(t *testing.T) {
 		"something else behind a no":           {'N', "SSH-2.0-x\r\n..."},
 		"TLS behind a no":                      {'N', string(helloFor(t, &tls.Config{ServerName: "raw.test", NextProtos: []string{"postgresql"}}))},
 	} {
-		w := newWorld(t, allowPG, short)
+		w := newWorld(t, allowPG)
 		var got bytes.Buffer
 		w.serveTCP("raw.test", 5432, func(nc *net.TCPConn) {
 			_, _ = io.ReadFull(nc, make([]byte, 8))
@@ -192,7 +196,6 @@ func TestNotPostgresIsRefused(t *testing.T) {
 
 // SSH works whoever speaks first, and nothing else passes for it.
 func TestSSH(t *testing.T) {
-	short := func(c *Config) { c.Timeouts.FirstBytes, c.Timeouts.Hello = 20*time.Millisecond, 300*time.Millisecond }
 	server := func(banner string, first bool) func(*net.TCPConn) {
 		return func(nc *net.TCPConn) {
 			if first {
@@ -210,7 +213,7 @@ func TestSSH(t *testing.T) {
 	}
 	for _, banner := range []string{"SSH-2.0-server\r\n", "hello there\r\nSSH-2.0-server\r\n"} {
 		for _, serverFirst := range []bool{true, false} {
-			w := newWorld(t, allowSSH, short)
+			w := newWorld(t, allowSSH)
 			w.serveTCP("raw.test", 22, server(banner, serverFirst))
 			if got := exchangeRaw(t, w.connect("raw.test", 22), "SSH-2.0-client\r\n"); got != banner+"client SSH-2.0-client\r\n" {
 				t.Errorf("got %q", got)
@@ -219,6 +222,7 @@ func TestSSH(t *testing.T) {
 				t.Errorf("decision %+v", d)
 			}
 		}
+		short := func(c *Config) { c.Timeouts.FirstBytes = 20 * time.Millisecond }
 		w := newWorld(t, allowSSH, short) // a client that waits for the server
 		w.serveTCP("raw.test", 22, server(banner, true))
 		nc := w.connect("raw.test", 22)
@@ -231,7 +235,7 @@ func TestSSH(t *testing.T) {
 		}
 	}
 	for name, send := range map[string]string{"HTTP": "GET / HTTP/1.1\r\n\r\n", "TLS": string(helloFor(t, &tls.Config{ServerName: "raw.test"})), "PostgreSQL": startup} {
-		w := newWorld(t, allowSSH, short)
+		w := newWorld(t, allowSSH)
 		w.serveTCP("raw.test", 22, greet)
 		if got := exchangeRaw(t, w.connect("raw.test", 22), send); got != "" {
 			t.Errorf("%s: got %q", name, got)
@@ -241,7 +245,7 @@ func TestSSH(t *testing.T) {
 		}
 	}
 	for name, says := range map[string]string{"a server of something else": "220 mail\r\n", "a server that says too much": strings.Repeat("x", 20<<10)} {
-		w := newWorld(t, allowSSH, short)
+		w := newWorld(t, allowSSH)
 		w.serveTCP("raw.test", 22, func(nc *net.TCPConn) {
 			_, _ = bufio.NewReader(nc).ReadString('\n')
 			_, _ = io.WriteString(nc, says)
@@ -256,7 +260,7 @@ func TestSSH(t *testing.T) {
 		}
 	}
 	// Both on one port: the client's first byte tells.
-	w := newWorld(t, `{"id": "both", "action": "allow", "hosts": ["raw.test"], "protocols": ["ssh", "postgres"], "ports": [22]}`, short)
+	w := newWorld(t, `{"id": "both", "action": "allow", "hosts": ["raw.test"], "protocols": ["ssh", "postgres"], "ports": [22]}`)
 	w.serveTCP("raw.test", 22, postgres("", 0, nil))
 	if got := exchangeRaw(t, w.connect("raw.test", 22), startup); got != "opened "+startup {
 		t.Errorf("PostgreSQL: %q", got)

@@ -57,7 +57,7 @@ func TestPinnedAddressIsItsName(t *testing.T) {
 // An address that was given for several names is the one that TLS or HTTP says; nothing else tells.
 func TestSharedAddressNeedsAName(t *testing.T) {
 	rules := strings.Join([]string{allowGood, allowClear, strings.Replace(allowRaw, "9000", "443, 80", 1)}, ",")
-	w := newPinnedWorld(t, rules, func(c *Config) { c.Timeouts.Hello = 200 * time.Millisecond })
+	w := newPinnedWorld(t, rules)
 	w.upstream("good.test", 443, echo())
 	w.upstream("clear.test", 80, echo())
 	w.serveTCP("raw.test", 443, greet)
@@ -79,6 +79,7 @@ func TestSharedAddressNeedsAName(t *testing.T) {
 	}
 	clear.Close()
 	w.decisions(4, true)
+	hasty := newPinnedWorld(t, rules, func(c *Config) { c.Timeouts.Hello = 50 * time.Millisecond })
 	for name, send := range map[string]string{
 		"another name in TLS": string(helloFor(t, &tls.Config{ServerName: "evil.test"})),
 		"no name in TLS":      string(helloFor(t, &tls.Config{InsecureSkipVerify: true})),
@@ -88,6 +89,10 @@ func TestSharedAddressNeedsAName(t *testing.T) {
 		"something else":      "SSH-2.0-x\r\n",
 		"nothing":             "",
 	} {
+		w := w
+		if name == "half a head" || name == "nothing" { // the rest of it is waited for
+			w = hasty
+		}
 		dials := len(w.dialer.dials())
 		w.recorder.mu.Lock()
 		n := len(w.recorder.list)
@@ -107,7 +112,7 @@ func TestSharedAddressNeedsAName(t *testing.T) {
 // A rule for the address itself still holds for it, on what no rule for the name is about.
 func TestRuleForAPinnedAddress(t *testing.T) {
 	const net = `{"id": "net", "action": "allow", "cidrs": ["203.0.113.0/24"], "protocols": ["tcp"], "ports": [9000]}`
-	w := newPinnedWorld(t, allowGood+","+net, func(c *Config) { c.Timeouts.Hello = 50 * time.Millisecond })
+	w := newPinnedWorld(t, allowGood+","+net)
 	for _, addr := range []netip.Addr{realAddr, sharedAddr} {
 		w.serveTCP(addr.String(), 9000, greet)
 		if got := exchangeRaw(t, w.connect(addr.String(), 9000), "x"); got != "server first\ngot x" {
