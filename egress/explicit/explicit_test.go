@@ -116,11 +116,15 @@ type world struct {
 // calm returns when nothing is left to do for the connections there were.
 func (w *world) calm() { w.conns.Wait() }
 
-func newWorld(t *testing.T, keeper credentials.Keeper) *world {
+func newWorld(t *testing.T, keeper credentials.Keeper, change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{t: t, proxy: &fakeProxy{}}
+	cfg := Config{Proxy: w.proxy}
+	for _, f := range change {
+		f(&cfg)
+	}
 	var err error
-	if w.server, err = New(Config{Proxy: w.proxy, Head: 500 * time.Millisecond}); err != nil {
+	if w.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if w.l, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
@@ -521,7 +525,7 @@ func TestGoproxysReadyActionsAreNotNamed(t *testing.T) {
 func TestSilentConnectionIsClosed(t *testing.T) {
 	for name, sent := range map[string]string{"silent": "", "in the middle of a head (B74)": "CONNECT good.test:443 HTTP/1.1\r\nHost:"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, door{open: true})
+			w := newWorld(t, door{open: true}, func(c *Config) { c.Head = 200 * time.Millisecond })
 			nc := w.dial()
 			io.WriteString(nc, sent)
 			if got, err := io.ReadAll(nc); err != nil || len(got) > 0 {

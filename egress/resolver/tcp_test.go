@@ -55,7 +55,7 @@ func TestSameVerdictsOverTCP(t *testing.T) {
 }
 
 func TestTCPIsBounded(t *testing.T) {
-	w := newWorld(t, resolver.Config{TCPConns: 2, TCPIdle: 300 * time.Millisecond}, resolver.NamesConfig{})
+	w := newWorld(t, resolver.Config{TCPConns: 2, TCPIdle: time.Second}, resolver.NamesConfig{})
 	w.serve(t)
 	first, second := &dns.Conn{Conn: w.dial(t, "tcp", boxA.Addr)}, &dns.Conn{Conn: w.dial(t, "tcp", boxA.Addr)}
 	for _, c := range []*dns.Conn{first, second} {
