@@ -286,18 +286,24 @@ func TestFailedWakeIsSaidToEachKind(t *testing.T) {
 }
 
 func TestPortMayOpenLater(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.PortBudget = time.Second })
+	w := newWorld(t)
 	w.sleep("sbx_b", w.b(paused))
 	c, u := w.client(false), "https://"+hostB(w.https)+"/"
-	timer := time.AfterFunc(300*time.Millisecond, func() { w.app("sbx_b", echo) })
-	defer timer.Stop()
+	dials := 0
+	w.boxes.set(func() {
+		w.boxes.onDial = func(*route.Record) {
+			if dials++; dials == 3 { // this one still finds the port closed
+				w.app("sbx_b", echo)
+			}
+		}
+	})
 	body := strings.Repeat("x", 100_000)
 	if a := w.send(c, "POST", u, strings.NewReader(body)); a.StatusCode != 200 || a.body != body {
 		t.Errorf("%d, %d bytes", a.StatusCode, len(a.body))
 	}
-	w.boxes.set(func() { delete(w.boxes.live, "sbx_b"); delete(w.boxes.apps, "sbx_b:3000") })
-	w.routes(w.b(paused, func(r *route.Record) { r.Generation = 8 }))
-	w.do(c, "GET", u).want(t, 502, "port_closed")
+	w = newWorld(t, func(c *Config) { c.PortBudget = 200 * time.Millisecond })
+	w.sleep("sbx_b", w.b(paused))
+	w.do(w.client(false), "GET", "https://"+hostB(w.https)+"/").want(t, 502, "port_closed")
 }
 
 func TestStaleRouteIsWokenAndTriedOnceMore(t *testing.T) {

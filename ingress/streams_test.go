@@ -140,7 +140,9 @@ func TestOpenStreamsEndWithTheirTunnel(t *testing.T) {
 		change func(w *world)
 		want   string
 	}{
-		"expired":   {func(*world) {}, "1001 tunnel expired"},
+		"expired": {func(w *world) {
+			w.routes(w.b(func(r *route.Record) { r.ExpiresAt = time.Now().Add(100 * time.Millisecond) }))
+		}, "1001 tunnel expired"},
 		"deleted":   {func(w *world) { w.routes(w.b(func(r *route.Record) { r.State = route.Gone })) }, "1001 tunnel deleted"},
 		"revoked":   {func(w *world) { w.routes(w.b(func(r *route.Record) { r.AuthEpoch++ })) }, "1008 access revoked"},
 		"paused":    {func(w *world) { w.routes(w.b(paused)) }, "1012 sandbox paused"},
@@ -160,9 +162,6 @@ func TestOpenStreamsEndWithTheirTunnel(t *testing.T) {
 				<-r.Context().Done()
 			})
 			w.app("sbx_a", sockets(t))
-			if name == "expired" {
-				w.routes(w.b(func(r *route.Record) { r.ExpiresAt = time.Now().Add(time.Second) }))
-			}
 			other := w.opened("wss://"+hostA(w.https)+"/", "X-Portreeve-Token", token)
 			socket := w.opened("wss://" + hostB(w.https) + "/chat")
 			say(t, socket, "hello")

@@ -297,10 +297,10 @@ func TestOtherHostsAreMisdirected(t *testing.T) {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
-	w := newWorld(t, func(c *Config) {
-		c.Hello, c.Head, c.Idle = 100*time.Millisecond, 100*time.Millisecond, 200*time.Millisecond
-	})
-	patient := newWorld(t, func(c *Config) { c.Head, c.Idle = 100*time.Millisecond, time.Minute })
+	// A limit is short where nothing has to happen within it.
+	w := newWorld(t, func(c *Config) { c.Head, c.Idle = 100*time.Millisecond, 200*time.Millisecond })
+	patient := newWorld(t, func(c *Config) { c.Head, c.Idle = time.Second, time.Minute })
+	hasty := newWorld(t, func(c *Config) { c.Hello = 100 * time.Millisecond })
 	for name, test := range map[string]struct {
 		w     *world
 		sni   string
@@ -335,7 +335,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			t.Errorf("%s: cut off after %v", name, took)
 		}
 	}
-	nc, err := net.Dial("tcp", w.secure) // no hello
+	nc, err := net.Dial("tcp", hasty.secure) // no hello
 	if err != nil {
 		t.Fatal(err)
 	}
