@@ -69,7 +69,7 @@ func TestOneSandboxCantTakeAllDials(t *testing.T) {
 		defer d.mu.Unlock()
 		return d.places["sbx_deaf"] != nil && d.places["sbx_deaf"].users == 300
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, err := dial(ctx, "sbx_other")
 	if err != nil {

@@ -252,26 +252,28 @@ func TestSignatureIsOverAllOfIt(t *testing.T) {
 // TestSlowAndEndlessAnswersEnd: silence, an endless head and an endless body end within the time of a try.
 func TestSlowAndEndlessAnswersEnd(t *testing.T) {
 	for name, c := range map[string]struct {
-		h    http.HandlerFunc
-		want Outcome
+		h     http.HandlerFunc
+		limit time.Duration // as long as what has to happen within it may take
+		want  Outcome
 	}{
-		"silence":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Outcome{Error: failTimeout}},
-		"a large head": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 2*maxHead)) }, Outcome{Error: failAnswer}},
+		"silence":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 300 * time.Millisecond, Outcome{Error: failTimeout}},
+		"a large head": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 2*maxHead)) }, 20 * time.Second, Outcome{Error: failAnswer}},
 		"an endless body": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}
 			}
-		}, Outcome{Delivered: true, Status: 200}},
+		}, 2 * time.Second, Outcome{Delivered: true, Status: 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body) // only then does the server see the client leave
 				c.h(rw, r)
 			})
 			begun := time.Now()
-			if o := w.Attempt(t.Context(), delivery(func(d *Delivery) { d.Endpoint.Timeout = 300 * time.Millisecond })); o != c.want || time.Since(begun) > 5*time.Second {
+			if o := w.Attempt(t.Context(), delivery(func(d *Delivery) { d.Endpoint.Timeout = c.limit })); o != c.want || time.Since(begun) > 10*time.Second {
 				t.Errorf("%+v after %v, want %+v", o, time.Since(begun), c.want)
 			}
 		})
