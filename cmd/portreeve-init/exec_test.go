@@ -309,7 +309,7 @@ func (b *lockedBuffer) String() string {
 func TestTimeout(t *testing.T) {
 	eachBox(t, func(t *testing.T, b *box) {
 		e := shell("trap '' TERM; sleep 4441 & echo on; sleep 4441")
-		e.Timeout = 300 * time.Millisecond
+		e.Timeout = 2 * time.Second // in which its shell says something
 		r := do(t, b, e)
 		if !r.TimedOut || r.Code != 137 || r.stdout != "on\n" {
 			t.Errorf("%+v", r)

@@ -196,7 +196,7 @@ func TestSilentSandboxTimesOut(t *testing.T) {
 }
 
 func TestQuietProcessHasNoDeadline(t *testing.T) {
-	h := newHost(t, Limits{Answer: 30 * time.Millisecond})
+	h := newHost(t, Limits{Answer: time.Second}) // in which init says that it has started
 	release := make(chan struct{})
 	h.fakeInit(t, func(_ frame.Operation, _ net.Conn, _ *frame.Reader, w *frame.Writer) {
 		w.SendMessage(frame.Started, frame.StartedMessage{PID: 2})
@@ -209,7 +209,7 @@ func TestQuietProcessHasNoDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { close(release) })
+	time.AfterFunc(1200*time.Millisecond, func() { close(release) })
 	if exit, err := p.Wait(); err != nil || exit.Code != 3 || out.String() != "late" {
 		t.Errorf("%+v, %v, %q", exit, err, out.String())
 	}

@@ -215,6 +215,7 @@ func TestHangingCommandIsEnded(t *testing.T) {
 	if e, ok := errors.AsType[*Error](err); !ok || e.Command != "pause" {
 		t.Errorf("got %#v", err)
 	}
+	c.c.Timeout = time.Minute
 	if err := c.Pause(t.Context(), someID); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
