@@ -156,7 +156,7 @@ func TestSilentConnectionIsLeft(t *testing.T) {
 			}
 		}
 	})
-	d := tlsDialer(t, dial.Config{TryTimeout: time.Second}, s.TLSServer)
+	d := tlsDialer(t, dial.Config{TryTimeout: 2 * time.Second}, s.TLSServer) // of which the second question may take some
 	_, err := reach(d, u.target("good.test"))
 	wantKind(t, err, dial.ResolveTimeout)
 	if a, err := reach(d, u.target("good.test")); err != nil || a != good || s.conns.Load() != 2 {

@@ -331,7 +331,11 @@ func TestFailingProxyIsNotPassedBy(t *testing.T) {
 				p := newCompany(t, scheme)
 				tt.spoil(p)
 				at, count := talker(t)
-				d := dialer(t, newNameserver(t), dial.Config{Upstream: p.config(), ConnectTimeout: time.Second})
+				cfg := dial.Config{Upstream: p.config()}
+				if p.silent {
+					cfg.ConnectTimeout = 200 * time.Millisecond
+				}
+				d := dialer(t, newNameserver(t), cfg)
 				_, err := reach(d, dial.Target{Org: "org_a", Addr: good, Port: at.Port()})
 				wantKind(t, err, tt.want)
 				if n := count.Load(); n != 0 || !tt.want.OfProxy() {
