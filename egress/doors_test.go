@@ -35,7 +35,7 @@ type way struct {
 
 var ways = []way{
 	{"transparent", func(w *world, host string, port uint16) (net.Conn, error) {
-		return w.bounded(w.wire.dial(w.t, netip.AddrPortFrom(synthetic(host), port))), nil
+		return w.bounded(w.wire.Dial(w.t, own.Addr, netip.AddrPortFrom(synthetic(host), port))), nil
 	}},
 	{"CONNECT", func(w *world, host string, port uint16) (net.Conn, error) {
 		return connect(w.tlsTo(w.http), host, port, "Proxy-Authorization: "+w.basic(credentials.HTTP)+"\r\n")
@@ -132,9 +132,9 @@ var matters = map[string]matter{
 	"TCP by name":                       {host: "raw.test", port: 5432, do: bytesThere("hello"), verdict: "allow", reason: "allowed", rule: "raw", got: "hello"},
 	"TCP to another port":               {host: "raw.test", port: 5433, do: bytesThere("hello"), verdict: "deny", reason: policies.ReasonNoRule},
 	"no fresh policy": {host: "clear.test", port: 80, request: get("clear.test", "/"), verdict: "deny", reason: policies.ReasonStalePolicy,
-		before: func(w *world) { w.policies.fail(proxy.ErrStalePolicy) }},
+		before: func(w *world) { w.policies.Fail(proxy.ErrStalePolicy) }},
 	"no policy": {host: "pass.test", port: 443, do: secure("pass.test", get("pass.test", "/")), verdict: "deny", reason: policies.ReasonNoPolicy,
-		before: func(w *world) { w.policies.fail(errors.New("none")) }},
+		before: func(w *world) { w.policies.Fail(errors.New("none")) }},
 }
 
 // absolute is the way of a request that names its destination itself.

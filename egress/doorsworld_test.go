@@ -26,6 +26,7 @@ import (
 	"portreeve.dev/egress/ca"
 	"portreeve.dev/egress/credentials"
 	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/egress/explicit"
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/egress/proxy"
@@ -46,7 +47,7 @@ var (
 type world struct {
 	t        *testing.T
 	bindings *egress.Bindings
-	policies *policySource
+	policies *egresstest.Policies
 	recorder *recorder
 	dialer   *dialer
 	flows    *flows.Table
@@ -55,7 +56,7 @@ type world struct {
 	gate     *credentials.Gate
 	key      credentials.Key
 
-	wire                *wire
+	wire                *egresstest.Wire
 	http, socks, socket net.Listener
 	doorCA              *x509.CertPool // who signed the doors
 	orgCA               *x509.CertPool // who signs opened connections
@@ -64,10 +65,9 @@ type world struct {
 
 func newWorld(t *testing.T, rules string) *world {
 	t.Helper()
-	w := &world{t: t, bindings: egress.NewBindings(nil), policies: &policySource{revision: 1}, recorder: newRecorder(),
+	w := &world{t: t, bindings: egress.NewBindings(nil), policies: egresstest.NewPolicies(t, rules), recorder: newRecorder(),
 		dialer: &dialer{upstreams: map[string]string{}}, key: credentials.Key{Version: 1, Secret: []byte(strings.Repeat("k", 32))}}
 	w.dialer.recorder = w.recorder
-	w.policies.set(t, rules)
 	if err := errors.Join(w.bindings.Bind(own), w.bindings.Attach(attached, time.Now().Add(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func (w *world) listen() {
 		}
 		return l
 	}
-	w.wire = newWire(tcp())
+	w.wire = egresstest.NewWire(t)
 	secure := &tls.Config{Certificates: []tls.Certificate{*leaf}}
 	w.http, w.socks = tls.NewListener(tcp(), secure), tls.NewListener(tcp(), secure)
 	if w.socket, err = net.Listen("unix", filepath.Join(shortDir(t), "s")); err != nil {
@@ -378,69 +378,6 @@ func sock(nc net.Conn, host string, port uint16, username, password string) (net
 	return nc, nil
 }
 
-// A wire is the listener of the transparent path.
-type wire struct {
-	net.Listener
-	mu    sync.Mutex
-	cond  *sync.Cond
-	toGo  map[string]netip.AddrPort
-	ended bool
-}
-
-func newWire(l net.Listener) *wire {
-	w := &wire{Listener: l, toGo: map[string]netip.AddrPort{}}
-	w.cond = sync.NewCond(&w.mu)
-	return w
-}
-
-func (w *wire) dial(t *testing.T, to netip.AddrPort) net.Conn {
-	t.Helper()
-	nc, err := net.Dial("tcp4", w.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.toGo[nc.LocalAddr().String()] = to
-	w.cond.Broadcast()
-	return nc
-}
-
-func (w *wire) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended = true
-	w.cond.Broadcast()
-	return w.Listener.Close()
-}
-
-func (w *wire) Accept() (net.Conn, error) {
-	nc, err := w.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for !w.ended {
-		if to, ok := w.toGo[nc.RemoteAddr().String()]; ok {
-			return &wired{nc, to}, nil
-		}
-		w.cond.Wait()
-	}
-	return nil, net.ErrClosed
-}
-
-type wired struct {
-	net.Conn
-	to netip.AddrPort
-}
-
-func (c *wired) RemoteAddr() net.Addr {
-	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(own.Addr, 40000))
-}
-func (c *wired) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.to) }
-func (c *wired) NetConn() net.Conn   { return c.Conn }
-
 // names stand for the hosts in their order.
 type names struct{}
 
@@ -456,41 +393,6 @@ func (names) Name(sandbox string, _ uint64, a netip.Addr) (string, bool) {
 		return "", false
 	}
 	return hosts[i], true
-}
-
-type policySource struct {
-	mu       sync.Mutex
-	snapshot *policies.Snapshot
-	revision uint64
-	err      error
-}
-
-func (s *policySource) Snapshot(egress.Binding) (*policies.Snapshot, uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.snapshot, s.revision, s.err
-}
-
-func (s *policySource) set(t *testing.T, rules string) {
-	t.Helper()
-	d, err := policies.Parse([]byte(`{"rules": [` + rules + `]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := policies.Compile(policies.Layer{Name: "ceiling", Version: 1, Document: d})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.snapshot = snapshot
-	s.revision++
-}
-
-func (s *policySource) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
 }
 
 type recorder struct {

@@ -3,16 +3,11 @@ package dial_test
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -26,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"portreeve.dev/egress/dial"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/policies"
 	"portreeve.dev/secrets"
 )
@@ -79,25 +75,11 @@ func newCompany(t *testing.T, scheme dial.Scheme) *company {
 	return p
 }
 
+// certified is what a server of that name needs, and who trusts it.
 func certified(t *testing.T, name string) (*tls.Config, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, pool
+	ca := egresstest.NewCA(t)
+	return &tls.Config{Certificates: []tls.Certificate{*ca.Leaf(t, name)}}, ca.Pool()
 }
 
 func (p *company) note(asked, login string) {

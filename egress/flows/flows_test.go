@@ -11,29 +11,17 @@ import (
 	"time"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/policies"
 )
-
-func snapshot(t testing.TB, doc string) *policies.Snapshot {
-	t.Helper()
-	d, err := policies.Parse([]byte(doc))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := policies.Compile(policies.Layer{Name: "ceiling", Version: 1, Document: d})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 func allowing(t testing.TB, hosts ...string) *policies.Snapshot {
 	rules := ""
 	for i, h := range hosts {
 		rules += fmt.Sprintf(`,{"id":"r%d","action":"allow","hosts":[%q]}`, i, h)
 	}
-	return snapshot(t, `{"rules":[`+rules[min(1, len(rules)):]+`]}`)
+	return egresstest.Compile(t, `{"rules":[`+rules[min(1, len(rules)):]+`]}`)
 }
 
 type source struct {
@@ -247,7 +235,7 @@ func TestFloorEndsFlow(t *testing.T) {
 	public.Remote = netip.MustParseAddrPort("93.184.216.34:443")
 	w.add(t, public)
 	removeU := w.add(t, w.flow("u1", 1, "a.test"))
-	w.source.byBox["sbx_1"] = snapshot(t, `{"rules":[{"id":"r0","action":"allow","any":true}]}`) // no rule names the exempted target any more
+	w.source.byBox["sbx_1"] = egresstest.Compile(t, `{"rules":[{"id":"r0","action":"allow","any":true}]}`) // no rule names the exempted target any more
 	w.Rejudge()
 	w.want(t, map[string]policies.Reason{"u1": policies.ReasonFloorSoft})
 	removeU()
@@ -264,10 +252,10 @@ func TestFloorEndsFlow(t *testing.T) {
 func TestDeniedRangeEndsFlow(t *testing.T) {
 	w := newWorld(t, flows.Config{})
 	w.add(t, w.flow("a0", 0, "a.test"))
-	w.source.snapshot = snapshot(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test"]},{"id":"r1","action":"deny","cidrs":["203.0.113.8/32"]}]}`)
+	w.source.snapshot = egresstest.Compile(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test"]},{"id":"r1","action":"deny","cidrs":["203.0.113.8/32"]}]}`)
 	w.Rejudge()
 	w.want(t, nil)
-	w.source.snapshot = snapshot(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test"]},{"id":"r1","action":"deny","cidrs":["203.0.113.0/24"]}]}`)
+	w.source.snapshot = egresstest.Compile(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test"]},{"id":"r1","action":"deny","cidrs":["203.0.113.0/24"]}]}`)
 	w.Rejudge()
 	w.want(t, map[string]policies.Reason{"a0": policies.ReasonRevoked})
 }
@@ -286,7 +274,7 @@ func TestOpaqueFlowEndsWhenItMustBeSeen(t *testing.T) {
 	granted = "b.test"
 	w.Rejudge()
 	w.want(t, map[string]policies.Reason{"opaque b.test": policies.ReasonRevoked})
-	w.source.snapshot = snapshot(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test","b.test"],"tls":"inspect"}]}`)
+	w.source.snapshot = egresstest.Compile(t, `{"rules":[{"id":"r0","action":"allow","hosts":["a.test","b.test"],"tls":"inspect"}]}`)
 	w.Rejudge()
 	w.want(t, map[string]policies.Reason{"opaque a.test": policies.ReasonRevoked})
 }
@@ -296,7 +284,7 @@ func TestClaimEndsFlow(t *testing.T) {
 	granted := ""
 	w := newWorld(t, flows.Config{MustSee: func(_ egress.Binding, host string) bool { return host == granted }})
 	const net = `{"id":"r0","action":"allow","cidrs":["203.0.113.7/32"],"ports":[443]}`
-	w.source.snapshot = snapshot(t, `{"rules":[`+net+`]}`)
+	w.source.snapshot = egresstest.Compile(t, `{"rules":[`+net+`]}`)
 	for i, claim := range []string{"", "a.test", "b.test"} {
 		f := w.flow("claims "+claim, 0, "")
 		f.Claim, f.Opaque, f.Request.Addr = claim, i == 2, f.Remote.Addr()
@@ -304,7 +292,7 @@ func TestClaimEndsFlow(t *testing.T) {
 	}
 	w.Rejudge()
 	w.want(t, nil)
-	w.source.snapshot = snapshot(t, `{"rules":[`+net+`,{"id":"r1","action":"deny","hosts":["a.test"]}]}`)
+	w.source.snapshot = egresstest.Compile(t, `{"rules":[`+net+`,{"id":"r1","action":"deny","hosts":["a.test"]}]}`)
 	w.Rejudge()
 	w.want(t, map[string]policies.Reason{"claims a.test": policies.ReasonRevoked})
 	granted = "b.test"
@@ -370,7 +358,7 @@ func TestRunEndsExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, flows.Config{})
 		end := time.Now().Add(time.Minute)
-		w.source.snapshot = snapshot(t, fmt.Sprintf(`{"rules":[{"id":"r0","action":"allow","hosts":["a.test"],"expires_at":%q},{"id":"r1","action":"allow","hosts":["b.test"]}]}`, end.UTC().Format(time.RFC3339)))
+		w.source.snapshot = egresstest.Compile(t, fmt.Sprintf(`{"rules":[{"id":"r0","action":"allow","hosts":["a.test"],"expires_at":%q},{"id":"r1","action":"allow","hosts":["b.test"]}]}`, end.UTC().Format(time.RFC3339)))
 		w.add(t, w.flow("a0", 0, "a.test"))
 		w.add(t, w.flow("b0", 0, "b.test"))
 		ctx, cancel := context.WithCancel(t.Context())

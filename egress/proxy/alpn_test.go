@@ -127,7 +127,7 @@ func TestKeptConnectionIsJudgedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.policies.set(t, allowGood+`,{"id": "not", "action": "deny", "cidrs": ["203.0.113.1/32"]}`)
+	w.policies.Set(t, allowGood+`,{"id": "not", "action": "deny", "cidrs": ["203.0.113.1/32"]}`)
 	h2, err := (&http2.Transport{}).NewClientConn(conn)
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestUnboundConnectionIsClosedUnread(t *testing.T) {
 		t.Fatalf("the bound twin got %q", got)
 	}
 	w.decided()
-	nc := w.ln.connect(t, netip.MustParseAddr("10.200.0.3"), netip.AddrPortFrom(w.addrOf("raw.test"), 9000))
+	nc := w.ln.Dial(t, netip.MustParseAddr("10.200.0.3"), netip.AddrPortFrom(w.addrOf("raw.test"), 9000))
 	nc.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if n, err := nc.Read(make([]byte, 1)); !isReset(err) {
 		t.Errorf("read %d, %v; want a reset", n, err)
@@ -66,9 +66,9 @@ func TestNoFreshSnapshotNoConnection(t *testing.T) {
 		break_ func(*world)
 		reason policies.Reason
 	}{
-		{"no policy", func(w *world) { w.policies.fail(errors.New("unknown sandbox")) }, policies.ReasonNoPolicy},
-		{"stale policy", func(w *world) { w.policies.fail(ErrStalePolicy) }, policies.ReasonStalePolicy},
-		{"no snapshot", func(w *world) { w.policies.snapshot = nil }, policies.ReasonNoPolicy},
+		{"no policy", func(w *world) { w.policies.Fail(errors.New("unknown sandbox")) }, policies.ReasonNoPolicy},
+		{"stale policy", func(w *world) { w.policies.Fail(ErrStalePolicy) }, policies.ReasonStalePolicy},
+		{"no snapshot", func(w *world) { w.policies.Forget() }, policies.ReasonNoPolicy},
 		{"a revision below the binding's", func(w *world) {
 			w.bindings.Bind(egress.Binding{Sandbox: testSandbox, Org: testOrg, Incarnation: 1, Generation: 2, Addr: sandboxAddr, MinRevision: 9})
 		}, policies.ReasonStalePolicy},

@@ -40,7 +40,7 @@ func TestQuestionsToOtherResolversAreRefused(t *testing.T) {
 			for _, open := range []bool{false, true} {
 				w := newWorld(t, rule)
 				if open {
-					w.policies.setDocument(t, `{"rules": [`+rule+`], "doh": "allow"}`)
+					w.policies.SetDocument(t, `{"rules": [`+rule+`], "doh": "allow"}`)
 				}
 				w.upstream(front.host, front.port, echo())
 				conn := w.speak(front.host, front.port)

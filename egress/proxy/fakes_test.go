@@ -2,15 +2,10 @@ package proxy
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,79 +18,10 @@ import (
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/policies"
 	"portreeve.dev/secrets"
 )
-
-// A fakeListener accepts real connections and gives them the addresses that the kernel would.
-type fakeListener struct {
-	*net.TCPListener
-	mu     sync.Mutex
-	cond   *sync.Cond
-	routes map[int][2]netip.AddrPort // by the client's port
-	fail   []error                   // of the next Accepts
-}
-
-func newFakeListener(t testing.TB) *fakeListener {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &fakeListener{TCPListener: ln.(*net.TCPListener), routes: make(map[int][2]netip.AddrPort)}
-	l.cond = sync.NewCond(&l.mu)
-	return l
-}
-
-func (l *fakeListener) connect(t testing.TB, src netip.Addr, dst netip.AddrPort) *net.TCPConn {
-	t.Helper()
-	nc, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
-	port := nc.LocalAddr().(*net.TCPAddr).Port
-	l.mu.Lock()
-	l.routes[port] = [2]netip.AddrPort{netip.AddrPortFrom(src, uint16(port)), dst}
-	l.cond.Broadcast()
-	l.mu.Unlock()
-	return nc.(*net.TCPConn)
-}
-
-func (l *fakeListener) Accept() (net.Conn, error) {
-	l.mu.Lock()
-	if len(l.fail) > 0 {
-		err := l.fail[0]
-		l.fail = l.fail[1:]
-		l.mu.Unlock()
-		return nil, err
-	}
-	l.mu.Unlock()
-	nc, err := l.TCPListener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for {
-		if r, ok := l.routes[nc.RemoteAddr().(*net.TCPAddr).Port]; ok {
-			return &fakeConn{Conn: nc, src: r[0], dst: r[1]}, nil
-		}
-		l.cond.Wait()
-	}
-}
-
-type fakeConn struct {
-	net.Conn
-	src, dst netip.AddrPort
-}
-
-func (c *fakeConn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.src) }
-func (c *fakeConn) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(c.dst) }
-func (c *fakeConn) NetConn() net.Conn    { return c.Conn }
-func (c *fakeConn) CloseWrite() error    { return closeWrite(c.Conn) }
-func (c *fakeConn) Read(p []byte) (int, error) {
-	return c.Conn.Read(p)
-}
 
 // Pinned says that a name given as "a.test b.test" stands for two.
 func (n names) Pinned(sandbox string, incarnation uint64, a netip.Addr, _ time.Time) []string {
@@ -111,47 +37,6 @@ func (n names) InRange(a netip.Addr) bool { return synthetic.Contains(a) }
 func (n names) Name(sandbox string, incarnation uint64, a netip.Addr) (string, bool) {
 	name, ok := n[a]
 	return name, ok && sandbox == testSandbox && incarnation == 1
-}
-
-// policySource holds one snapshot; err fails it.
-type policySource struct {
-	mu       sync.Mutex
-	snapshot *policies.Snapshot
-	revision uint64
-	err      error
-}
-
-func (s *policySource) Snapshot(egress.Binding) (*policies.Snapshot, uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.snapshot, s.revision, s.err
-}
-
-func (s *policySource) set(t testing.TB, rules string) {
-	t.Helper()
-	s.setDocument(t, `{"rules": [`+rules+`]}`)
-}
-
-func (s *policySource) setDocument(t testing.TB, document string) {
-	t.Helper()
-	doc, err := policies.Parse([]byte(document))
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := policies.Compile(policies.Layer{Name: "ceiling", Version: 3, Document: doc})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.snapshot = snapshot
-	s.revision++
-}
-
-func (s *policySource) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
 }
 
 // recorder keeps decisions in memory; err fails the writing.
@@ -408,15 +293,14 @@ func (f *flowTable) check(t testing.TB) {
 // tighten changes the policy as the edge does: the new snapshot first, then the live flows.
 func (w *world) tighten(rules string) {
 	w.t.Helper()
-	w.policies.set(w.t, rules)
+	w.policies.Set(w.t, rules)
 	s, _, _ := w.policies.Snapshot(egress.Binding{})
 	w.flows.rejudge(s)
 }
 
-// An authority signs leaves: the org's for opened connections, the real one for upstreams.
+// An authority signs leaves: the org's for opened connections, the real one for upstreams. err fails the former.
 type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*egresstest.CA
 
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
@@ -425,29 +309,14 @@ type authority struct {
 
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{cert: cert, key: key, leaves: make(map[string]*tls.Certificate)}
+	return &authority{CA: egresstest.NewCA(t), leaves: make(map[string]*tls.Certificate)}
 }
 
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
+func (a *authority) pool() *x509.CertPool { return a.Pool() }
+
+func (a *authority) leaf(t testing.TB, host string) *tls.Certificate {
+	t.Helper()
+	return a.CA.Leaf(t, host)
 }
 
 func (a *authority) Leaf(_ context.Context, org, host string) (*tls.Certificate, error) {
@@ -459,34 +328,9 @@ func (a *authority) Leaf(_ context.Context, org, host string) (*tls.Certificate,
 	if leaf, ok := a.leaves[host]; ok {
 		return leaf, nil
 	}
-	leaf, err := a.sign(host)
+	leaf, err := a.Sign(host)
 	a.leaves[host] = leaf
 	return leaf, err
-}
-
-func (a *authority) leaf(t testing.TB, host string) *tls.Certificate {
-	t.Helper()
-	leaf, err := a.sign(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return leaf
-}
-
-func (a *authority) sign(host string) (*tls.Certificate, error) {
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: []string{host},
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
 // injector sets one header on one host; err fails it.

@@ -70,14 +70,14 @@ func TestForeignCredentials(t *testing.T) {
 			if resp, _ := w.send("/x", "a=1&monkey=canary", "X-Other", "canary"); resp.StatusCode != 200 {
 				t.Errorf("without: %d", resp.StatusCode)
 			}
-			w.policies.set(t, rule("strip"))
+			w.policies.Set(t, rule("strip"))
 			if resp, body := w.send("/x", c.query, c.header, c.value); resp.StatusCode != 200 || strings.Contains(body, "canary") || c.place == "query:api_key" && !strings.HasPrefix(body, "/x?a=1&b=2 ") {
 				t.Errorf("strip: %d %s", resp.StatusCode, body)
 			}
 			if d := w.decisions(3, true); d[1].Foreign != nil || !slices.Equal(d[2].Foreign, []string{c.place}) {
 				t.Errorf("without: decision %+v; strip: %+v", d[1], d[2])
 			}
-			w.policies.set(t, rule("allow"))
+			w.policies.Set(t, rule("allow"))
 			if resp, body := w.send("/x", c.query, c.header, c.value); resp.StatusCode != 200 || strings.Contains(body, "canary") != (c.header != "Proxy-Authorization") {
 				t.Errorf("allow: %d %s", resp.StatusCode, body)
 			}
@@ -227,7 +227,7 @@ func TestSecretIsWithheld(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, allowGood, func(c *Config) { c.Injector = &injector{host: "good.test", value: "Bearer ours"} })
-			w.policies.setDocument(t, tt.document)
+			w.policies.SetDocument(t, tt.document)
 			w.upstream("good.test", tt.port, seenBy())
 			r, _ := http.NewRequest(tt.method, tt.target+"?key=canary", nil)
 			r.Header.Set("X-Api-Key", "canary")

@@ -286,7 +286,7 @@ func TestUpstreamConnectionsAreKept(t *testing.T) {
 		t.Fatalf("dialled %v", dials)
 	}
 	// A rule on the address that the kept connection goes to ends its use.
-	w.policies.set(t, allowGood+`,{"id": "not", "action": "deny", "cidrs": ["203.0.113.1/32"]}`)
+	w.policies.Set(t, allowGood+`,{"id": "not", "action": "deny", "cidrs": ["203.0.113.1/32"]}`)
 	resp, err := client.Get("https://good.test/")
 	if err != nil {
 		t.Fatal(err)

@@ -350,7 +350,7 @@ func TestEveryRequestIsJudgedByTheNewestPolicy(t *testing.T) {
 		if s := status(); s != 200 {
 			t.Fatalf("status %d", s)
 		}
-		w.policies.set(t, strings.Replace(allowGood, `"hosts"`, `"methods": ["POST"], "hosts"`, 1))
+		w.policies.Set(t, strings.Replace(allowGood, `"hosts"`, `"methods": ["POST"], "hosts"`, 1))
 		if s := status(); s != 403 {
 			t.Errorf("after tightening: status %d", s)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/egresstest"
 )
 
 // A tightened policy ends what it no longer allows, and nothing else.
@@ -215,16 +216,16 @@ func TestWebSocketHasItsOwnIdleLimit(t *testing.T) {
 }
 
 func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
-	ln := newFakeListener(t)
+	ln := egresstest.NewWire(t)
 	for range 3 {
-		ln.fail = append(ln.fail, &net.OpError{Op: "accept", Err: syscall.EMFILE})
+		ln.FailAccept(&net.OpError{Op: "accept", Err: syscall.EMFILE})
 	}
 	w := newWorld(t, allowRaw)
 	w.serveTCP("raw.test", 9000, greet)
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { served <- w.proxy.Serve(ctx, ln) }()
-	nc := ln.connect(t, sandboxAddr, addrPort(&net.TCPAddr{IP: w.addrOf("raw.test").AsSlice(), Port: 9000}))
+	nc := ln.Dial(t, sandboxAddr, addrPort(&net.TCPAddr{IP: w.addrOf("raw.test").AsSlice(), Port: 9000}))
 	if got := exchangeRaw(t, nc, "x"); got != "server first\ngot x" {
 		t.Errorf("got %q", got)
 	}
@@ -263,7 +264,7 @@ func TestShutdownLetsEndWhatIsUnderWay(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := w.proxy.Serve(context.Background(), newFakeListener(t)); !errors.Is(err, http.ErrServerClosed) {
+	if err := w.proxy.Serve(context.Background(), egresstest.NewWire(t)); !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("serving afterwards: %v", err)
 	}
 }
@@ -291,7 +292,7 @@ func TestLocalHost(t *testing.T) {
 		fmt.Fprint(w, b.Sandbox, " ", r.URL.Path)
 	})
 	w := newWorld(t, allowGood, func(c *Config) { c.Self = local })
-	w.policies.fail(ErrStalePolicy) // it answers also while nothing may leave
+	w.policies.Fail(ErrStalePolicy) // it answers also while nothing may leave
 	tests := []struct {
 		name, head string
 		status     int

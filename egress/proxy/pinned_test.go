@@ -45,7 +45,7 @@ func TestPinnedAddressIsItsName(t *testing.T) {
 		t.Error("an address that was given for nothing was reached")
 	}
 	// A rule on the address holds under the name.
-	w.policies.set(t, allowGood+`,{"id": "not", "action": "deny", "cidrs": ["203.0.113.20/32"]}`)
+	w.policies.Set(t, allowGood+`,{"id": "not", "action": "deny", "cidrs": ["203.0.113.20/32"]}`)
 	if got, err := get(realAddr.String()); err != nil || !strings.Contains(got, "rule_denied") {
 		t.Errorf("denied by address: %q, %v", got, err)
 	}
@@ -124,7 +124,7 @@ func TestRuleForAPinnedAddress(t *testing.T) {
 			t.Errorf("decision %+v", d)
 		}
 	}
-	w.policies.set(t, net+`,{"id": "not", "action": "deny", "hosts": ["good.test"]}`)
+	w.policies.Set(t, net+`,{"id": "not", "action": "deny", "hosts": ["good.test"]}`)
 	if got := exchangeRaw(t, w.connect(realAddr.String(), 9000), "x"); got != "" {
 		t.Errorf("a denied name: %q", got)
 	}

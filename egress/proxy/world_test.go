@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"portreeve.dev/egress"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/policies"
 )
 
@@ -33,9 +34,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	t        testing.TB
 	proxy    *Proxy
-	ln       *fakeListener
+	ln       *egresstest.Wire
 	bindings *egress.Bindings
-	policies *policySource
+	policies *egresstest.Policies
 	names    names
 	recorder *recorder
 	dialer   *dialer
@@ -61,7 +62,7 @@ const (
 func newWorld(t testing.TB, rules string, change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{
-		t: t, ln: newFakeListener(t), bindings: egress.NewBindings(nil), policies: &policySource{revision: 7},
+		t: t, ln: egresstest.NewWire(t), bindings: egress.NewBindings(nil), policies: egresstest.NewPolicies(t, rules),
 		recorder: &recorder{closed: make(map[string]Closing), changed: make(chan struct{})},
 		dialer:   &dialer{upstreams: make(map[string]string), failing: make(map[string]error), addrs: make(map[string]netip.Addr)},
 		flows:    &flowTable{live: make(map[string]Flow)}, orgCA: newAuthority(t), realCA: newAuthority(t),
@@ -70,7 +71,6 @@ func newWorld(t testing.TB, rules string, change ...func(*Config)) *world {
 	for i, name := range []string{"good.test", "evil.test", "other.test", "api.test", "pass.test", "clear.test", "raw.test", "mixed.test"} {
 		w.names[netip.AddrFrom4([4]byte{198, 18, 0, byte(i + 1)})] = name
 	}
-	w.policies.set(t, rules)
 	if err := w.bindings.Bind(egress.Binding{Sandbox: testSandbox, Org: testOrg, Incarnation: 1, Generation: 1, Addr: sandboxAddr}); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func (w *world) connect(host string, port uint16) *net.TCPConn {
 	if err != nil {
 		addr = w.addrOf(host)
 	}
-	return w.ln.connect(w.t, sandboxAddr, netip.AddrPortFrom(addr, port))
+	return w.ln.Dial(w.t, sandboxAddr, netip.AddrPortFrom(addr, port))
 }
 
 // client returns an HTTP client in the sandbox. Names are found synthetically, whatever the URL's port.

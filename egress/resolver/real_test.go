@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/egress/resolver"
 	"portreeve.dev/policies"
 )
@@ -92,7 +93,7 @@ func newRealWorld(t testing.TB, cfg resolver.Config) (*world, *outside) {
 	cfg.Lookup = o.lookup
 	w := newWorld(t, cfg, resolver.NamesConfig{})
 	o.set(func() { o.lines = w.recorder })
-	w.source.set(snapshot(t, realPolicy), 7, nil)
+	w.source.set(egresstest.Compile(t, realPolicy), 7, nil)
 	w.serve(t)
 	return w, o
 }
@@ -154,9 +155,9 @@ func TestNothingLeavesForDeniedNames(t *testing.T) {
 	w.recorder.set(errors.New("disk full"))
 	wantCode(t, w.ask(t, boxA.Addr, question("real.test.", dns.TypeA)), dns.RcodeServerFailure)
 	w.recorder.set(nil)
-	w.source.set(snapshot(t, realPolicy), 6, nil)
+	w.source.set(egresstest.Compile(t, realPolicy), 6, nil)
 	wantCode(t, w.ask(t, boxA.Addr, question("real.test.", dns.TypeA)), dns.RcodeServerFailure)
-	w.source.set(snapshot(t, realPolicy), 7, nil)
+	w.source.set(egresstest.Compile(t, realPolicy), 7, nil)
 	if names := o.names(); len(names) != 0 {
 		t.Fatalf("looked up: %v", names)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/decisions"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/egress/resolver"
 	"portreeve.dev/policies"
 )
@@ -79,19 +80,6 @@ const policy = `{"rules":[
 	{"id":"r2","action":"allow","hosts":["*.wild.test"]},
 	{"id":"r3","action":"deny","hosts":["bad.wild.test"],"message":"not that one"}]}`
 
-func snapshot(t testing.TB, doc string) *policies.Snapshot {
-	t.Helper()
-	d, err := policies.Parse([]byte(doc))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := policies.Compile(policies.Layer{Name: "ceiling", Version: 3, Document: d})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // A world is a server with two sandboxes, boxA and boxB, known by their addresses on loopback.
 type world struct {
 	server   *resolver.Server
@@ -111,7 +99,7 @@ var (
 
 func newWorld(t testing.TB, cfg resolver.Config, names resolver.NamesConfig) *world {
 	t.Helper()
-	w := &world{source: &source{snapshot: snapshot(t, policy), revision: 7}, recorder: new(recorder), bindings: egress.NewBindings(nil)}
+	w := &world{source: &source{snapshot: egresstest.Compile(t, policy), revision: 7}, recorder: new(recorder), bindings: egress.NewBindings(nil)}
 	for _, b := range []egress.Binding{boxA, boxB} {
 		if err := w.bindings.Bind(b); err != nil {
 			t.Fatal(err)
@@ -321,7 +309,7 @@ func TestDeniedNameHasNoAddress(t *testing.T) {
 func TestNoFreshPolicyNoAddress(t *testing.T) {
 	w := newWorld(t, resolver.Config{}, resolver.NamesConfig{})
 	w.serve(t)
-	fresh := snapshot(t, policy)
+	fresh := egresstest.Compile(t, policy)
 	for name, set := range map[string]func(){
 		"the source fails":             func() { w.source.set(fresh, 7, errors.New("stale")) },
 		"no snapshot":                  func() { w.source.set(nil, 7, nil) },
@@ -339,7 +327,7 @@ func TestNoFreshPolicyNoAddress(t *testing.T) {
 	if r := w.ask(t, boxA.Addr, question("good.test.", dns.TypeA)); !address(r).IsValid() {
 		t.Errorf("under a fresh policy: %v", r)
 	}
-	w.source.set(snapshot(t, `{"rules":[]}`), 8, nil)
+	w.source.set(egresstest.Compile(t, `{"rules":[]}`), 8, nil)
 	wantNegative(t, w.ask(t, boxA.Addr, question("good.test.", dns.TypeA)), dns.RcodeNameError)
 }
 

@@ -2,16 +2,12 @@ package edge
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,6 +19,7 @@ import (
 	"time"
 
 	"portreeve.dev/egress/credentials"
+	"portreeve.dev/egress/egresstest"
 	"portreeve.dev/gateway/feed"
 	"portreeve.dev/gateway/role"
 )
@@ -131,26 +128,17 @@ func TestDetachedSandboxIsCutOff(t *testing.T) {
 	}
 }
 
-// certificate is one that signs itself, for localhost.
+// certificate is one for localhost, in PEM, and who trusts it.
 func certificate(t *testing.T) (certificate, key string, roots *x509.CertPool) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca := egresstest.NewCA(t)
+	leaf := ca.Leaf(t, "localhost")
+	secret, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	roots = x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(certificate))
-	return certificate, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})), roots
+	certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}))
+	return certificate, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), ca.Pool()
 }
 
 func TestNetworkDoorAsksForTheCredential(t *testing.T) {
