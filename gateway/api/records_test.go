@@ -136,7 +136,7 @@ func TestTailTellsWhatIsNotInIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := w.Store.TrimDecisions(t.Context(), h, now, 1<<40); err != nil || n != 5 {
+	if n, err := w.Store.TrimDecisions(t.Context(), h, 1<<40); err != nil || n != 5 {
 		t.Fatal(n, err)
 	}
 	told := func(from string, more func()) (reasons []string) {

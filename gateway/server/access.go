@@ -93,10 +93,10 @@ func (c *control) forgetRequests(ctx context.Context) {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
 	for {
-		if _, err := c.store.ForgetAccessRequests(ctx, c.setup.Clock.Earliest().Add(-requestsKept)); err != nil && ctx.Err() == nil {
+		if _, err := c.store.ForgetAccessRequests(ctx, c.earliest().Add(-requestsKept)); err != nil && ctx.Err() == nil {
 			c.log.Error("old requests for access could not be deleted", "err", err)
 		}
-		if err := c.store.ForgetWebhookDeliveries(ctx, c.setup.Clock.Earliest().Add(-deliveriesKept)); err != nil && ctx.Err() == nil {
+		if err := c.store.ForgetWebhookDeliveries(ctx, c.earliest().Add(-deliveriesKept)); err != nil && ctx.Err() == nil {
 			c.log.Error("old deliveries could not be deleted", "err", err)
 		}
 		select {

@@ -64,7 +64,7 @@ func (c *control) endOverdue(ctx context.Context) {
 // doorAuthority opens the root that signs for doors, or makes it.
 func (c *control) doorAuthority(ctx context.Context) (*ca.Root, error) {
 	certificate, key, err := c.platformKey(ctx, "door_authority", func() ([]byte, []byte, error) {
-		root, err := ca.NewRoot("Portreeve doors", c.setup.Clock.Earliest(), c.now())
+		root, err := ca.NewRoot("Portreeve doors", c.earliest(), c.now())
 		if err != nil {
 			return nil, nil, err
 		}

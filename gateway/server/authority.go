@@ -16,7 +16,7 @@ import (
 
 // newAuthorities joins the orgs' authorities with the node and the feeds.
 func (c *control) newAuthorities() (*authorities.Service, error) {
-	return authorities.New(authorities.Config{Store: c.store, Keyring: c.keyring, Node: truster{&c.node.Peer}, Now: c.now, Earliest: c.setup.Clock.Earliest, Log: c.log,
+	return authorities.New(authorities.Config{Store: c.store, Keyring: c.keyring, Node: truster{&c.node.Peer}, Now: c.now, Earliest: c.earliest, Log: c.log,
 		Publish: func(context.Context, int64) {
 			if c.publisher != nil { // its feed is not there before the store is
 				c.publisher.Publish()
@@ -66,7 +66,7 @@ func (c *control) signIntermediate(ctx context.Context, in role.IntermediateRequ
 	if err != nil {
 		return role.Intermediate{}, err
 	}
-	cert, err := root.Intermediate(key, c.setup.Clock.Earliest(), c.now())
+	cert, err := root.Intermediate(key, c.earliest(), c.now())
 	if err != nil {
 		return role.Intermediate{}, err
 	}

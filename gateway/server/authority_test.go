@@ -24,7 +24,7 @@ func controlIn(t *testing.T, dir string) *control {
 	t.Helper()
 	c := &control{life: t.Context(), log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
 	var err error
-	if c.store, c.keyring, err = openStore(t.Context(), dir, nil); err != nil {
+	if c.store, c.keyring, err = openStore(t.Context(), dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.store.Close() })

@@ -20,7 +20,7 @@ func BenchmarkRecordToStore(b *testing.B) {
 	ctx := b.Context()
 	c := &control{life: ctx, log: slog.New(slog.DiscardHandler), edge: &child.Sibling{}}
 	var err error
-	if c.store, c.keyring, err = openStore(ctx, b.TempDir(), nil); err != nil {
+	if c.store, c.keyring, err = openStore(ctx, b.TempDir(), nil, nil); err != nil {
 		b.Fatal(err)
 	}
 	defer c.store.Close()

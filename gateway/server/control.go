@@ -82,6 +82,9 @@ func Control(ctx context.Context) error {
 // now is the time by which things end, and that is written down.
 func (c *control) now() time.Time { return c.setup.Clock.Now() }
 
+// earliest is the time by which things are old, and certificates begin.
+func (c *control) earliest() time.Time { return c.setup.Clock.Earliest() }
+
 func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.File) (any, []*os.File, error) {
 	if err := json.Unmarshal(raw, &c.setup); err != nil {
 		return nil, nil, err
@@ -122,7 +125,7 @@ func (c *control) start(ctx context.Context, raw json.RawMessage, files []*os.Fi
 // build makes the parts and the first org.
 func (c *control) build(ctx context.Context) (*role.ControlReady, error) {
 	var err error
-	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir, c.now); err != nil {
+	if c.store, c.keyring, err = openStore(ctx, c.setup.Dir, c.now, c.earliest); err != nil {
 		return nil, err
 	}
 	if err = c.openHashKey(ctx); err != nil {

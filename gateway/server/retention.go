@@ -54,7 +54,7 @@ func (c *control) trimRound(ctx context.Context, orgMost, allMost int64) (gone i
 		}
 		sum -= max(0, h.Bytes-most)
 		for ; steps > 0; steps-- {
-			n, err := c.store.TrimDecisions(ctx, h, c.setup.Clock.Earliest(), most)
+			n, err := c.store.TrimDecisions(ctx, h, most)
 			if err != nil {
 				return gone, err
 			}

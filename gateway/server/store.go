@@ -20,7 +20,7 @@ const (
 
 // openStore opens the store with its master key, or makes both where the directory is empty: a store without its key, or a key
 // without its store, is a loss that nobody must paper over.
-func openStore(ctx context.Context, dir string, now func() time.Time) (*store.Store, *seal.Keyring, error) {
+func openStore(ctx context.Context, dir string, now, earliest func() time.Time) (*store.Store, *seal.Keyring, error) {
 	there, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening store: %w", err)
@@ -30,7 +30,7 @@ func openStore(ctx context.Context, dir string, now func() time.Time) (*store.St
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := store.Open(ctx, filepath.Join(dir, storeFile), store.Options{Create: fresh, Now: now})
+	s, err := store.Open(ctx, filepath.Join(dir, storeFile), store.Options{Create: fresh, Now: now, Earliest: earliest})
 	if errors.Is(err, store.ErrNoStore) {
 		err = fmt.Errorf("the store %s is missing: restore it from its backup, or empty %s to begin anew", storeFile, dir)
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestStoreIsNotMadeTwice(t *testing.T) {
 	dir := t.TempDir()
-	first, keyring, err := openStore(t.Context(), dir, nil)
+	first, keyring, err := openStore(t.Context(), dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestStoreIsNotMadeTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Close()
-	again, keyring, err := openStore(t.Context(), dir, nil)
+	again, keyring, err := openStore(t.Context(), dir, nil, nil)
 	if err != nil {
 		t.Fatalf("opening what is there: %v", err)
 	}
@@ -48,7 +48,7 @@ func TestStoreIsNotMadeTwice(t *testing.T) {
 				}
 			}
 			for range 2 { // the first try must not make the second one succeed
-				if s, _, err := openStore(t.Context(), dir, nil); err == nil {
+				if s, _, err := openStore(t.Context(), dir, nil, nil); err == nil {
 					s.Close()
 					t.Error("a store was made in its place")
 				}

@@ -24,7 +24,7 @@ func newControl(t *testing.T) (*control, storetest.World) {
 	c := &control{life: t.Context(), log: slog.New(slog.DiscardHandler), node: &child.Sibling{}, edge: &child.Sibling{}, inward: &child.Sibling{}, ingress: &child.Sibling{}}
 	w := storetest.NewWorld(t, func(t *testing.T, _ store.Options) *store.Store {
 		var err error
-		if c.store, c.keyring, err = openStore(t.Context(), t.TempDir(), c.now); err != nil {
+		if c.store, c.keyring, err = openStore(t.Context(), t.TempDir(), c.now, c.earliest); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.store.Close() })

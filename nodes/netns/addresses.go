@@ -109,11 +109,16 @@ func (a *Addresses) Released() map[netip.Addr]time.Time {
 	return m
 }
 
-// Rest puts pairs that an earlier process released into quarantine. Those that are held stay held.
+// Rest puts pairs that an earlier process released into quarantine. Those that are held stay held; one that was released later than now, by
+// a clock that was ahead, counts as released now.
 func (a *Addresses) Rest(released map[netip.Addr]time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := a.now()
 	for addr, since := range released {
+		if since.After(now) {
+			since = now
+		}
 		if a.ours(addr) && !a.reserved[addr] {
 			a.released[addr] = since
 		}

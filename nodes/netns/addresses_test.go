@@ -49,6 +49,19 @@ func TestReleasedPairWaitsOutItsQuarantine(t *testing.T) {
 	}
 }
 
+func TestQuarantineOfAClockAheadEnds(t *testing.T) {
+	a, c := newAddresses(t, "10.200.0.0/31")
+	addr := netip.MustParseAddr("10.200.0.1")
+	a.Rest(map[netip.Addr]time.Time{addr: c.now.AddDate(1, 0, 0)})
+	if got, err := a.Reserve(); !errors.Is(err, ErrNoAddress) {
+		t.Errorf("%v was given out at once (%v)", got, err)
+	}
+	c.now = c.now.Add(120 * time.Second)
+	if got := reserve(t, a); got != addr {
+		t.Errorf("got %v, want %v", got, addr)
+	}
+}
+
 func TestQuarantineAndHoldsOutliveARestart(t *testing.T) {
 	a, c := newAddresses(t, "10.200.0.0/29") // four pairs
 	first, second := reserve(t, a), reserve(t, a)

@@ -14,7 +14,7 @@
 //   - NN-1: the edge netns forwards nothing: ip_forward is 0 and was read back after it was written (TestEdgeNeverForwards).
 //   - NN-2: the edge netns has no uplink: anything but lo and veth ends, and any default route, is named by Check (TestCheckNamesEachViolation).
 //   - NN-3: the sandbox's link carries nothing before Up (TestNothingPassesBeforeUp).
-//   - NN-4: an address pair is given to the next sandbox no sooner than its quarantine after its release (TestReleasedPairWaitsOutItsQuarantine).
+//   - NN-4: an address pair is given to the next sandbox no sooner than its quarantine after its release (TestReleasedPairWaitsOutItsQuarantine, TestQuarantineOfAClockAheadEnds).
 //   - NN-5: the listening sockets are bound to 127.0.0.1, so that without rules nothing of a sandbox reaches them (TestSocketsAreOutOfReachWithoutRules).
 //   - NN-6: IPv6 is off on the edge's links from their first moment (TestEdgeLinksHaveNoIPv6).
 //

@@ -133,7 +133,7 @@ func (r reads) SandboxesBefore(ctx context.Context, org string, at time.Time) (n
 
 // AddIntermediate writes down what a root signed. Those that ended are forgotten; ErrLimit when too many live.
 func (tx *Tx) AddIntermediate(ctx context.Context, m Intermediate) error {
-	if _, err := tx.q.ExecContext(ctx, `DELETE FROM intermediates WHERE org_id = $1 AND ends_at < $2`, tx.Org(), micros(tx.now)); err != nil {
+	if _, err := tx.q.ExecContext(ctx, `DELETE FROM intermediates WHERE org_id = $1 AND ends_at < $2`, tx.Org(), micros(tx.earliest)); err != nil {
 		return wrap(err, "forgetting intermediates of %q", tx.Org())
 	}
 	var n int

@@ -25,7 +25,7 @@ var (
 // Begin claims an idempotency key. nil, nil: the caller is the first and must call Finish or Abandon. Keys older than keep are free again.
 func (s *Store) Begin(ctx context.Context, org, key string, request []byte, keep time.Duration) (*Remembered, error) {
 	now := s.now().UTC()
-	_, err := s.write.ExecContext(ctx, `DELETE FROM idempotency WHERE org_id = $1 AND key = $2 AND created_at < $3`, org, key, micros(now.Add(-keep)))
+	_, err := s.write.ExecContext(ctx, `DELETE FROM idempotency WHERE org_id = $1 AND key = $2 AND created_at < $3`, org, key, micros(s.earliest().Add(-keep)))
 	if err != nil {
 		return nil, wrap(err, "claiming an idempotency key")
 	}

@@ -72,10 +72,10 @@ func (tx *Tx) PutDecisionSettings(ctx context.Context, want DecisionSettings, ex
 	return want, wrap(err, "storing settings of decisions of %q", tx.Org())
 }
 
-// TrimDecisions deletes one step of what an org holds beyond its days, at a time now, or its budget, the oldest first, and says so in its
-// holdings. It returns how many went; 0 says that nothing is over.
-func (s *Store) TrimDecisions(ctx context.Context, h Holdings, now time.Time, most int64) (int64, error) {
-	old := micros(now.AddDate(0, 0, -int(h.KeepDays)))
+// TrimDecisions deletes one step of what an org holds beyond its days or its budget, the oldest first, and says so in its holdings.
+// It returns how many went; 0 says that nothing is over.
+func (s *Store) TrimDecisions(ctx context.Context, h Holdings, most int64) (int64, error) {
+	old := micros(s.earliest().AddDate(0, 0, -int(h.KeepDays)))
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, wrap(err, "forgetting decisions")

@@ -25,14 +25,17 @@ var migrations embed.FS
 type Options struct {
 	Create bool             // make the tables where there are none; only dev and init say so
 	Now    func() time.Time // default time.Now
+	// Earliest is what things are old by, so that they are forgotten: never ahead, as what is forgotten doesn't come back. Default Now.
+	Earliest func() time.Time
 }
 
 // A Store is open until Close. It is safe for concurrent use.
 type Store struct {
-	reads         // on the reading pool
-	write *sql.DB // SQLite: one connection, whose transactions take the write lock at once. PostgreSQL: the same pool.
-	now   func() time.Time
-	lite  bool // SQLite
+	reads            // on the reading pool
+	write    *sql.DB // SQLite: one connection, whose transactions take the write lock at once. PostgreSQL: the same pool.
+	now      func() time.Time
+	earliest func() time.Time
+	lite     bool // SQLite
 
 	mu            sync.Mutex
 	appended      chan struct{} // closed and replaced at each append of decisions
@@ -45,7 +48,10 @@ func Open(ctx context.Context, dsn string, opt Options) (*Store, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	s := &Store{now: opt.Now, appended: make(chan struct{}), accessChanged: make(chan struct{}), queued: make(chan struct{})}
+	if opt.Earliest == nil {
+		opt.Earliest = opt.Now
+	}
+	s := &Store{now: opt.Now, earliest: opt.Earliest, appended: make(chan struct{}), accessChanged: make(chan struct{}), queued: make(chan struct{})}
 	var err error
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		err = s.openPostgres(ctx, dsn, opt.Create)

@@ -23,8 +23,9 @@ type Tx struct {
 	now      time.Time
 	entries  int
 	bump     bool
-	requests bool // a request for access was entered or decided
-	queued   bool // an event waits for a webhook
+	earliest time.Time // see Options
+	requests bool      // a request for access was entered or decided
+	queued   bool      // an event waits for a webhook
 	revision int64
 }
 
@@ -39,7 +40,7 @@ func (s *Store) Change(ctx context.Context, by By, fn func(*Tx) error) (revision
 		return 0, wrap(err, "beginning a change")
 	}
 	defer sqlTx.Rollback() // nothing after a commit
-	tx := &Tx{reads: reads{q: sqlTx}, by: by, now: s.now().UTC().Truncate(time.Microsecond)}
+	tx := &Tx{reads: reads{q: sqlTx}, by: by, now: s.now().UTC().Truncate(time.Microsecond), earliest: s.earliest()}
 	if err := tx.lockOrg(ctx); err != nil {
 		return 0, err
 	}

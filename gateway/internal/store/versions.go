@@ -48,7 +48,7 @@ func (tx *Tx) forgetVersions(ctx context.Context, name string, newest int64) err
 	if newest <= VersionsKept {
 		return nil
 	}
-	since := micros(tx.now.Add(-usedFor))
+	since := micros(tx.earliest.Add(-usedFor))
 	_, err := tx.q.ExecContext(ctx, `DELETE FROM policy_uses WHERE org_id = $1 AND name = $2 AND last < $3`, tx.Org(), name, since)
 	if err != nil {
 		return wrap(err, "forgetting uses of policy %q", name)

@@ -120,6 +120,9 @@ func enqueue(ctx context.Context, r reads, org, event string, data any, now time
 	return queued, nil
 }
 
+// longestWait is more than any delivery waits for its next attempt. One that seems to wait longer was written while the clock was ahead.
+const longestWait = 24 * time.Hour
+
 // DueWebhooks claims the longest due delivery of each endpoint for which take says yes: nobody else has it before now + lease. What
 // is claimed and not settled comes again.
 func (s *Store) DueWebhooks(ctx context.Context, lease time.Duration, take func(org, endpoint string) bool) ([]webhooks.Delivery, error) {
@@ -135,9 +138,9 @@ func (s *Store) DueWebhooks(ctx context.Context, lease time.Duration, take func(
 		err := sc.Scan(&r.d.ID, &r.d.Org, &r.hook, &r.d.Event, &r.d.Body, &attempts, &r.next)
 		r.d.Attempt = int(attempts) + 1
 		return r, err
-	}, `SELECT id, org_id, webhook_id, event, body, attempts, next_at FROM webhook_deliveries d WHERE state = 'pending' AND next_at <= $1 AND id =
-		(SELECT e.id FROM webhook_deliveries e WHERE e.webhook_id = d.webhook_id AND e.state = 'pending' AND e.next_at <= $1 ORDER BY e.next_at, e.id LIMIT 1)
-		ORDER BY next_at, id LIMIT 1000`, micros(now))
+	}, `SELECT id, org_id, webhook_id, event, body, attempts, next_at FROM webhook_deliveries d WHERE state = 'pending' AND (next_at <= $1 OR next_at > $2) AND id =
+		(SELECT e.id FROM webhook_deliveries e WHERE e.webhook_id = d.webhook_id AND e.state = 'pending' AND (e.next_at <= $1 OR e.next_at > $2) ORDER BY e.next_at, e.id LIMIT 1)
+		ORDER BY next_at, id LIMIT 1000`, micros(now), micros(now.Add(longestWait)))
 	if err != nil {
 		return nil, wrap(err, "reading due deliveries")
 	}

@@ -131,7 +131,7 @@ func oldestDecisionsGoFirst(t *testing.T, open Open) {
 		for {
 			h, err := w.Holdings(ctx(t), org)
 			w.must(err)
-			n, err := w.TrimDecisions(ctx(t), h, now, most)
+			n, err := w.TrimDecisions(ctx(t), h, most)
 			w.must(err)
 			if gone += n; n == 0 {
 				return gone

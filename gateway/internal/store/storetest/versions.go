@@ -50,7 +50,8 @@ func versionsAreListed(t *testing.T, open Open) {
 // oldVersionsAreForgotten: the last ones are kept, and those that decisions name.
 func oldVersionsAreForgotten(t *testing.T, open Open) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	w := NewWorld(t, open, store.Options{Now: func() time.Time { return now }})
+	ahead := time.Duration(0)
+	w := NewWorld(t, open, store.Options{Now: func() time.Time { return now.Add(ahead) }, Earliest: func() time.Time { return now }})
 	by, other := w.Org("one"), w.Org("two")
 	org := by.Principal.Org
 	put := func(by store.By, name string, n int) {
@@ -88,9 +89,11 @@ func oldVersionsAreForgotten(t *testing.T, open Open) {
 		named("policy:web", 3, now.Add(-time.Hour)), named("policy:web", 4, now.Add(-29*24*time.Hour)), named("ceiling", 5, now),
 		named("policy:web", 3, now.Add(-2*time.Hour)), named("own", 6, now), named("floor", 0, now),
 	}))
+	ahead = 365 * 24 * time.Hour // for a while, the clock is: nothing is old by that
 	put(by, "web", store.VersionsKept)
 	put(by, store.Ceiling, store.VersionsKept)
 	put(other, "web", store.VersionsKept)
+	ahead = 0
 	for name, c := range map[string]struct {
 		by   store.By
 		doc  string

@@ -85,6 +85,23 @@ func webhooksAreKept(t *testing.T, open Open) {
 	if kept, err := w.WebhookDeliveries(ctx(t), one.Principal.Org, first.ID, 5); err != nil || len(kept) != 0 {
 		t.Errorf("%+v, %v", kept, err)
 	}
+	// What was queued, or put off, while the clock was ahead doesn't wait until then.
+	now = now.AddDate(1, 0, 0)
+	w.must(w.change(one, func(tx *store.Tx) error { return tx.Enqueue(ctx(t), webhooks.RequestCreated, "x") }))
+	if due := claim(); len(due) != 2 {
+		t.Fatalf("due while the clock is ahead: %+v", due)
+	}
+	now = now.AddDate(-1, 0, 0)
+	due = claim()
+	if len(due) != 2 {
+		t.Fatalf("due once it is right again: %+v", due)
+	}
+	if again := claim(); len(again) != 0 {
+		t.Errorf("claimed twice: %+v", again)
+	}
+	for _, d := range due {
+		w.must(w.SettleWebhook(ctx(t), d.ID, webhooks.Outcome{Delivered: true, Status: 200}, time.Time{}))
+	}
 	w.must(w.change(one, func(tx *store.Tx) error { return tx.Enqueue(ctx(t), webhooks.RequestCreated, "x") }))
 	w.must(w.change(one, func(tx *store.Tx) error { return tx.DeleteWebhook(ctx(t), first.ID) }))
 	if due := claim(); len(due) != 1 || due[0].Endpoint.ID != second.ID {
