@@ -45,7 +45,7 @@ var rows = []row{
 		[]contender{ours("pass.test", "request", 1500), haproxy("request", 1500), direct("pass.test", "request", 1500)}},
 	{"pass/connect", "a new connection passed through by its name, with one request, 150 a second", rated,
 		[]contender{ours("pass.test", "connect", 150), haproxy("connect", 150), direct("pass.test", "connect", 150)}},
-	{"dns", "a query for an allowed name, 3,000 a second, each written down", rated,
+	{"dns", "a query for one allowed name, 3,000 a second, repetitions counted in one line of the record", rated,
 		[]contender{oursDNS("pass.test", 3000), coredns(3000), unbound(3000), directDNS(3000)}},
 	{"record/request", "the record of a request on an opened connection, 1,000 a second", recorded,
 		[]contender{ours("kept.test", "request", 1000).as(written), ours("counted.test", "request", 1000).as(counted)}},
