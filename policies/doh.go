@@ -56,14 +56,14 @@ func ResolverHost(host string) bool {
 		if dots++; dots > 1 && resolverHosts[host[i+1:]] {
 			return true
 		}
-		if dots == 3 {
+		if dots == 4 {
 			return false
 		}
 	}
 	return resolverHosts[host]
 }
 
-// resolverHosts are names of two or three labels; each stands for everything below it as well. use-application-dns.net is what Firefox asks for to
+// resolverHosts are names of two to four labels; each stands for everything below it as well. use-application-dns.net is what Firefox asks for to
 // hear whether it should leave DNS to the system.
 var resolverHosts = map[string]bool{
 	"cloudflare-dns.com": true, "cloudflare-gateway.com": true, "one.one.one": true, "dns.cloudflare.com": true,

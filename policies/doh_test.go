@@ -115,3 +115,17 @@ func TestDoHIsReadAndWritten(t *testing.T) {
 		t.Error("a mode that does not exist")
 	}
 }
+
+// Whatever is listed is meant, with everything below it.
+func TestListedResolversAreKnown(t *testing.T) {
+	for host := range resolverHosts {
+		if !ResolverHost(host) || !ResolverHost("x."+host) {
+			t.Errorf("%s is not known", host)
+		}
+	}
+	for addr := range resolverAddrs {
+		if !otherResolver(&Request{Stage: StageConnect, Addr: addr, Port: 443}) {
+			t.Errorf("%v is not known", addr)
+		}
+	}
+}
