@@ -511,6 +511,19 @@ func TestFailureKinds(t *testing.T) {
 	wantKind(t, err, dial.Canceled)
 }
 
+// An address that refuses does not keep from the next one.
+func TestNextAddressIsTried(t *testing.T) {
+	n, u := newNameserver(t), newUpstream(t)
+	n.records("two.test", "two.test. 60 IN A 127.0.0.9", "two.test. 60 IN A 127.0.0.2")
+	d := dialer(t, n, dial.Config{})
+	d.JudgeForTest(func(string, netip.Addr, uint16) policies.Verdict { return policies.Verdict{Action: policies.Allow} })
+	c, res, err := d.Dial(context.Background(), u.target("two.test"))
+	if err != nil || res.Addr != good || res.Tries != 2 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	c.Close()
+}
+
 func TestNextServerIsAsked(t *testing.T) {
 	broken, n, u := newNameserver(t), newNameserver(t), newUpstream(t)
 	broken.intercept(func(w dns.ResponseWriter, q *dns.Msg) bool {

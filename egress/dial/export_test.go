@@ -29,4 +29,6 @@ var (
 
 	ReadHeadForTest   = readHead
 	ReadAnswerForTest = readAnswer
+
+	SocksConnectForTest = socksConnect
 )

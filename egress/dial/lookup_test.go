@@ -24,6 +24,9 @@ func TestLookupTellsNothingClosed(t *testing.T) {
 		t.Org = "org_a"
 		return d.Lookup(context.Background(), t)
 	}
+	if got, ttl, err := d.Lookup(context.Background(), dial.Target{Host: "good.test"}); err == nil || got != nil || ttl != 0 {
+		t.Errorf("for nobody: %v, %v", got, ttl)
+	}
 	addrs := func(s ...string) (out []netip.Addr) {
 		for _, a := range s {
 			out = append(out, netip.MustParseAddr(a))

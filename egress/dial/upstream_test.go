@@ -480,3 +480,15 @@ func FuzzProxyAnswer(f *testing.F) {
 		}
 	})
 }
+
+// The length of a name is one byte of the request (RFC 1928, section 5).
+func TestNameFitsItsSocksRequest(t *testing.T) {
+	longest := strings.Repeat("n", 255)
+	want := "\x05\x01\x00\x03\xff" + longest + "\x01\xbb"
+	if ask, err := dial.SocksConnectForTest(longest + ":443"); err != nil || string(ask) != want {
+		t.Errorf("255 bytes: %q, %v", ask, err)
+	}
+	if ask, err := dial.SocksConnectForTest(longest + "n:443"); err == nil {
+		t.Errorf("256 bytes: %q", ask)
+	}
+}

@@ -194,6 +194,27 @@ func TestNotPostgresIsRefused(t *testing.T) {
 	}
 }
 
+// Nothing goes on to a PostgreSQL server that ends without an answer.
+func TestPostgresEndsWithoutAnAnswer(t *testing.T) {
+	w := newWorld(t, allowPG)
+	behind := make(chan string, 1)
+	w.serveTCP("raw.test", 5432, func(nc *net.TCPConn) {
+		_, _ = io.ReadFull(nc, make([]byte, len(sslRequest)))
+		_ = nc.CloseWrite()
+		more, _ := io.ReadAll(nc)
+		behind <- string(more)
+	})
+	if got := exchangeRaw(t, w.connect("raw.test", 5432), sslRequest+"SSH-2.0-x\r\n"); got != "" {
+		t.Errorf("got %q", got)
+	}
+	if more := <-behind; more != "" {
+		t.Errorf("%q went on", more)
+	}
+	if _, end := w.decided(); end.Error == "" || end.BytesOut != int64(len(sslRequest)) {
+		t.Errorf("end %+v", end)
+	}
+}
+
 // SSH works whoever speaks first, and nothing else passes for it.
 func TestSSH(t *testing.T) {
 	server := func(banner string, first bool) func(*net.TCPConn) {

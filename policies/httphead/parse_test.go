@@ -207,3 +207,38 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// Each byte is let through where the grammar has it, and nowhere else (RFC 3986, section 3; RFC 9110, sections 5.1 and 5.5).
+func TestEveryByteInItsPlace(t *testing.T) {
+	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	for c := range 256 {
+		b := string([]byte{byte(c)})
+		for place, tt := range map[string]struct {
+			in     string
+			passes bool
+		}{
+			"a query": {"GET /?x" + b + "y HTTP/1.1\r\nHost: good.test\r\n\r\n", c > ' ' && c <= '~' && c != '#'},
+			"a name":  {good + "X" + b + "Y: v\r\n\r\n", c == ':' || strings.Contains(alphanumeric+"!#$%&'*+-.^_`|~", b)},
+			"a value": {good + "X: a" + b + "c\r\n\r\n", c == '\t' || c >= ' ' && c != 0x7f},
+		} {
+			if _, err := Parse([]byte(tt.in)); (err == nil) != tt.passes {
+				t.Errorf("%q in %s: %v", b, place, err)
+			}
+		}
+	}
+}
+
+// A name is another one from its first byte on to its last, however long it is.
+func TestNamesAreToldApart(t *testing.T) {
+	for _, line := range []string{"Cost: x", "Hosu: x", "Xontent-Length: x", "Content-Lengti: x", "Xransfer-Encoding: x", "Transfer-Encodinh: x", "Xxpect: x", "Expecu: x"} {
+		h, err := Parse([]byte(good + line + "\r\n\r\n"))
+		if err != nil || string(h.Host) != "good.test" || h.ContentLength != -1 || h.Chunked {
+			t.Errorf("%s: %+v, %v", line, h, err)
+		}
+	}
+	for _, line := range []string{"Host: x", "Content-Length: x", "Transfer-Encoding: xhunked", "Transfer-Encoding: chunkee", "Expect: 200-continue", "Expect: 100-continuf"} {
+		if h, err := Parse([]byte(good + line + "\r\n\r\n")); err == nil {
+			t.Errorf("%s: %+v", line, h)
+		}
+	}
+}

@@ -121,6 +121,9 @@ func TestAmbiguousHelloIsRefused(t *testing.T) {
 		"an empty record":             append(record(nil), hello(sni("good.test"))...),
 		"bytes after the extensions":  record(message(append(hello(sni("good.test"))[recordHeader+messageHeader:], 0))),
 		"an empty ALPN name":          hello(sni("good.test"), alpn("")),
+		"an empty ALPN list":          hello(sni("good.test"), alpn()),
+		"an ALPN list cut off":        hello(sni("good.test"), ext(extALPN, []byte{0, 9, 2, 'h', '2'})),
+		"bytes after the ALPN list":   hello(sni("good.test"), ext(extALPN, append(vec16([]byte("\x02h2")), 0))),
 		"more extensions than anyone": hello(manyExtensions(maxExtensions + 1)...),
 	}
 	if h, err := Parse(hello(sni("good.test"), ext(99, nil), ext(98, nil))); err != nil || string(h.ServerName) != "good.test" {
