@@ -30,7 +30,8 @@
 // A denial is Requestable exactly if its reason is no_rule, whichever layer lacks the rule, and it is about a name.
 //
 // A document may also name presets, and repositories in place of hosts ("git: github.com/acme/*" with "access: read"): both are
-// written out as plain rules when it is read. Its tests say what the author expects; RunTests asks them. Lint, Diff,
+// written out as plain rules when it is read. Its tests say what the author expects; RunTests asks them, of
+// a Floor as the wire would answer. Lint, Diff,
 // Replay and Learn help whoever writes documents, and decide nothing; EditYAML changes a text and keeps its comments.
 //
 // # Security invariants
@@ -55,6 +56,7 @@
 //   - PO-15: an allow rule for addresses never allows a name; a deny rule for addresses also holds for names (TestDenyLooksAtResolvedAddress).
 //   - PO-16: a verdict that rests on a method or a path says so, and every header or query parameter that names another one is known as such (TestInsideIsSaid, TestOverrideHeaders, TestOverrideQuery).
 //   - PO-17: tests change no verdict, and what is let through only because a layer watches fails a test that expects it (TestTestsOnlyTell, TestRunTestsWhileWatching).
+//   - PO-37: a test is asked as the wire would answer it: under the floor, with the exemptions that the org has at that time (TestTestsStandOnTheFloor).
 //   - PO-18: under presets and git rules packages install and repositories clone; publishing and pushing are denied, and nothing passes unopened (TestPresetsInstallAndDontPublish, TestGitAccess, TestSugarIsWrittenOut).
 //   - PO-19: what is learnt names single hosts, addresses, ports, protocols and whole paths, and allows nothing that was not seen or that a rule denied (TestLearn, TestLearnIsNarrow).
 //   - PO-20: replay changes nothing, keeps a bounded number of rows, and gives no answer about what was recorded in part (TestReplay, TestReplayChangesNothing, TestReplayIsBounded).

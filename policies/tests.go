@@ -41,18 +41,30 @@ type TestResult struct {
 	Message string  `json:"message,omitempty"` // of a failed one: what was expected, and what came
 }
 
-// RunTests asks the snapshot each question, at that time. A test holds for the rules as they are written: what is let through only
-// because its layer still watches (observe_until) counts as denied. What the hard floor closes is denied, as everywhere;
-// its soft part is not known here.
-func (s *Snapshot) RunTests(tests []Test, now time.Time) []TestResult {
+// RunTests asks each question as it would be asked on the wire for that org, at that time: the floor, then the snapshot. A test holds for the rules as
+// they are written: what is let through only because its layer still watches (observe_until) counts as denied.
+func (f *Floor) RunTests(org string, s *Snapshot, tests []Test, now time.Time) []TestResult {
+	f = f.At(now)
 	results := make([]TestResult, len(tests))
 	for i, t := range tests {
-		results[i] = s.runTest(t, now)
+		results[i] = s.runTest(t, now, func(r *Request) Verdict { return f.Evaluate(org, s, r) })
 	}
 	return results
 }
 
-func (s *Snapshot) runTest(t Test, now time.Time) TestResult {
+// RunTests asks the snapshot, and the part of the floor that is the same everywhere. What the platform opened of the other part is not known here,
+// so a test about that holds if it does open or closed.
+func (s *Snapshot) RunTests(tests []Test, now time.Time) []TestResult {
+	results := (&Floor{}).RunTests("", s, tests, now)
+	for i, closed := range results {
+		if !closed.Passed && closed.Got.Layer == FloorLayer && closed.Got.Reason != ReasonFloorHard {
+			results[i] = s.runTest(tests[i], now, s.Evaluate)
+		}
+	}
+	return results
+}
+
+func (s *Snapshot) runTest(t Test, now time.Time, evaluate func(*Request) Verdict) TestResult {
 	res := TestResult{Name: t.Name}
 	var errs Errors
 	if normalTest(&t, func(field string) string { return strings.TrimPrefix(field, ".") }, &errs); errs != nil {
@@ -60,9 +72,7 @@ func (s *Snapshot) runTest(t Test, now time.Time) TestResult {
 		return res
 	}
 	r := t.request(now)
-	if res.Got = hardFloor(&r); res.Got.Allowed() {
-		res.Got = s.Evaluate(&r)
-	}
+	res.Got = evaluate(&r)
 	got := Deny
 	if res.Got.Allowed() && !res.Got.Observed {
 		got = Allow
@@ -85,6 +95,8 @@ func (v Verdict) because() string {
 		return fmt.Sprintf("rule %q of %s", v.Rule, v.Layer)
 	case v.Reason == ReasonNoRule:
 		return "no rule of " + v.Layer + " allows it"
+	case v.Layer == FloorLayer:
+		return fmt.Sprintf("the floor closes it (%s)", v.Reason)
 	}
 	return v.Reason.String()
 }
@@ -104,17 +116,6 @@ func (s *Snapshot) decides(r *Request, action Action, id string) bool {
 		}
 	}
 	return false
-}
-
-// hardFloor judges by the part of the floor that is the same everywhere.
-func hardFloor(r *Request) Verdict {
-	if r.Host != "" {
-		return (&Floor{}).JudgeHost(r.Host)
-	}
-	if Classify(r.Addr) == Hard {
-		return floorVerdict(ReasonFloorHard)
-	}
-	return Verdict{Action: Allow, Reason: ReasonAllowed, Layer: FloorLayer}
 }
 
 // request is the question, of a test in normal form.

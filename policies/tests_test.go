@@ -42,7 +42,7 @@ func TestRunTests(t *testing.T) {
 		{Test{Addr: netip.MustParseAddr("203.0.114.7"), Protocol: SSH, Expect: Deny}, ""},
 		{Test{Host: "brief.test", Expect: Deny}, ""},
 		{Test{Host: "localhost", Expect: Deny}, ""},
-		{Test{Addr: netip.MustParseAddr("169.254.169.254"), Expect: Allow}, `expected allow, got deny: floor_hard`},
+		{Test{Addr: netip.MustParseAddr("169.254.169.254"), Expect: Allow}, `expected allow, got deny: the floor closes it (floor_hard)`},
 		{Test{Expect: Allow}, "not a test: the test has no destination"},
 		{Test{Host: "api.test", Protocol: TCP, Expect: Allow}, "not a test: port: tcp has no port"},
 		{Test{Host: "api.test", Path: "/v1?x", Expect: Allow}, "not a test: path: "},
@@ -58,6 +58,49 @@ func TestRunTests(t *testing.T) {
 	}
 	if got := (*Snapshot)(nil).RunTests([]Test{{Name: "a", Host: "a.test", Expect: Deny}, {Name: "b", Host: "a.test", Expect: Deny, Rule: "b"}}, testNow); !got[0].Passed || got[1].Passed {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A test is asked as the wire would answer it for that org; without a floor to ask, what the platform may have opened is either.
+func TestTestsStandOnTheFloor(t *testing.T) {
+	f := newFloor(t, FloorConfig{Hard: []netip.Prefix{cidr("10.200.0.0/16")}, Exempt: []Exemption{{CIDR: cidr("10.1.0.0/16"), Orgs: []string{"org_1"}, ExpiresAt: testNow.Add(time.Hour)}}})
+	named := compileText(t, `rules: [{id: net, action: allow, cidrs: [10.0.0.0/8, 11.0.0.0/8], ports: [443]}, {id: bad, action: deny, cidrs: [10.3.0.0/16]}]`)
+	everywhere := compileText(t, `rules: [{id: net, action: allow, cidrs: [0.0.0.0/0], ports: [443]}]`)
+	open, closed, hard, public, denied := addr("10.1.0.1"), addr("10.2.0.1"), addr("10.200.0.1"), addr("11.0.0.1"), addr("10.3.0.1")
+	for _, c := range []struct {
+		name   string
+		s      *Snapshot
+		test   Test
+		passes [3]bool // for the org with the exemption, for another, and alone
+		says   string  // to the other
+	}{
+		{"what an exemption opens", named, Test{Addr: open, Expect: Allow}, [3]bool{true, false, true}, "expected allow, got deny: the floor closes it (floor_soft)"},
+		{"what it opens, to be shut", named, Test{Addr: open, Expect: Deny}, [3]bool{false, true, true}, ""},
+		{"what it opens to rules that name it", everywhere, Test{Addr: open, Expect: Allow}, [3]bool{false, false, true}, "expected allow, got deny: the floor closes it (floor_soft)"},
+		{"what nothing opens", named, Test{Addr: closed, Expect: Allow}, [3]bool{false, false, true}, "expected allow, got deny: the floor closes it (floor_soft)"},
+		{"what nothing opens, to be shut", named, Test{Addr: closed, Expect: Deny}, [3]bool{true, true, true}, ""},
+		{"what the installation closes", named, Test{Addr: hard, Expect: Allow}, [3]bool{false, false, true}, "expected allow, got deny: the floor closes it (floor_hard)"},
+		{"what is closed everywhere", everywhere, Test{Addr: addr("169.254.169.254"), Expect: Allow}, [3]bool{}, "expected allow, got deny: the floor closes it (floor_hard)"},
+		{"what no rule allows either", named, Test{Addr: closed, Port: 22, Expect: Allow}, [3]bool{}, "expected allow, got deny: the floor closes it (floor_soft)"},
+		{"what a rule denies too, by that rule", named, Test{Addr: denied, Expect: Deny, Rule: "bad"}, [3]bool{true, true, true}, ""},
+		{"what a rule denies too, by another", named, Test{Addr: denied, Expect: Deny, Rule: "net"}, [3]bool{}, `deny as expected, but not by rule "net": the floor closes it (floor_soft)`},
+		{"a public address", named, Test{Addr: public, Expect: Allow}, [3]bool{true, true, true}, ""},
+		{"a public address, to be shut", named, Test{Addr: public, Expect: Deny}, [3]bool{}, `expected deny, got allow: rule "net" of ceiling`},
+		{"a name of this machine", named, Test{Host: "localhost", Expect: Deny}, [3]bool{true, true, true}, ""},
+	} {
+		c.test.Name = "t"
+		tests := []Test{c.test}
+		theirs := f.RunTests("org_2", c.s, tests, testNow)[0]
+		if got := [3]bool{f.RunTests("org_1", c.s, tests, testNow)[0].Passed, theirs.Passed, c.s.RunTests(tests, testNow)[0].Passed}; got != c.passes || theirs.Message != c.says {
+			t.Errorf("%s: %v, want %v; %q", c.name, got, c.passes, theirs.Message)
+		}
+	}
+	tests := []Test{{Name: "t", Addr: open, Expect: Allow}}
+	if got := f.RunTests("org_1", named, tests, testNow.Add(time.Hour))[0]; got.Passed {
+		t.Errorf("after the exemption's end: %+v", got)
+	}
+	if got := (*Floor)(nil).RunTests("org_1", named, []Test{{Name: "t", Addr: public, Expect: Allow}}, testNow)[0]; got.Passed {
+		t.Errorf("without a floor: %+v", got)
 	}
 }
 

@@ -67,13 +67,18 @@ func (a *app) apply(ctx context.Context, api *client.Client, f applyFlags, docum
 	}
 	a.difference(a.err, all.Diff)
 	a.warn(all.Tests.Warnings, all.Tests.Others)
-	if all.Tests.Failed > 0 {
-		for _, r := range all.Tests.Results {
-			if !r.Passed {
-				a.say("portreeve: test %q fails: %s", r.Name, r.Message)
-			}
+	refusing := 0
+	for _, r := range all.Tests.Results {
+		switch {
+		case r.Refuses():
+			refusing++
+			a.say("portreeve: test %q fails: %s", r.Name, r.Message)
+		case !r.Passed:
+			a.say("portreeve: warning: test %q fails, as it does in the document in force: %s", r.Name, r.Message)
 		}
-		a.say("portreeve: nothing was changed: %s", plural(all.Tests.Failed, "test fails", "tests fail"))
+	}
+	if refusing > 0 {
+		a.say("portreeve: nothing was changed: %s", plural(refusing, "test fails", "tests fail"))
 		if err := a.print(all, func() {}); err != nil {
 			return err
 		}

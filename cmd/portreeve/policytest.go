@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,13 +56,13 @@ type testAnswer struct {
 	Server *client.Tested      `json:"server,omitempty"`
 }
 
+// failed reports whether a change would be refused.
 func (t testAnswer) failed() bool {
-	for _, r := range t.Alone {
-		if !r.Passed {
-			return true
-		}
+	all := t.Alone
+	if t.Server != nil {
+		all = slices.Concat(all, t.Server.Results)
 	}
-	return t.Server != nil && t.Server.Failed > 0
+	return slices.ContainsFunc(all, client.TestResult.Refuses)
 }
 
 func (a *app) tested(t testAnswer, name string) {
@@ -84,7 +85,11 @@ func (a *app) results(where string, all []client.TestResult) {
 			passed++
 			continue
 		}
-		fmt.Fprintf(a.out, "FAIL %s (%s): %s\n", r.Name, where, r.Message)
+		at := where
+		if r.ToldOnly {
+			at += "; refuses no change, as the document in force fails too"
+		}
+		fmt.Fprintf(a.out, "FAIL %s (%s): %s\n", r.Name, at, r.Message)
 	}
 	fmt.Fprintf(a.out, "%s: %d of %s passed\n", where, passed, plural(len(all), "test", "tests"))
 }

@@ -96,7 +96,7 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 	if err != nil {
 		return nil, err
 	}
-	if err := contradicted(current, drafts, now); err != nil {
+	if err := s.contradicted(ctx, c.org(), current, drafts, now); err != nil {
 		return nil, err
 	}
 	out := &allowOut{}
@@ -139,7 +139,7 @@ func (s *Server) allowOnce(ctx context.Context, c *caller, in *allowIn) (*allowO
 }
 
 // contradicted refuses a rule against which a test of some layer speaks that holds now.
-func contradicted(current layers, drafts []store.Policy, now time.Time) error {
+func (s *Server) contradicted(ctx context.Context, org string, current layers, drafts []store.Policy, now time.Time) error {
 	changed := current
 	for i := range drafts {
 		switch {
@@ -148,6 +148,10 @@ func contradicted(current layers, drafts []store.Policy, now time.Time) error {
 		case drafts[i].Name != ownName:
 			changed.named = &drafts[i]
 		}
+	}
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return err
 	}
 	for _, p := range drafts {
 		document, err := policies.Parse(p.Document)
@@ -165,8 +169,8 @@ func contradicted(current layers, drafts []store.Policy, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		held := before.RunTests(document.Tests, now)
-		for i, r := range after.RunTests(document.Tests, now) {
+		held := floor.RunTests(org, before, document.Tests, now)
+		for i, r := range floor.RunTests(org, after, document.Tests, now) {
 			if held[i].Passed && !r.Passed {
 				return problem(http.StatusConflict, "tests_failed", fmt.Sprintf("a test of %s says otherwise: %q: %s; change the document", layerName(p.Name), r.Name, r.Message),
 					FieldError{"body.host", "is expected to be denied by a test of the document"})

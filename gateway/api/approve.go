@@ -212,7 +212,7 @@ func (s *Server) plan(ctx context.Context, c *caller, r store.AccessRequest, now
 			}
 		}
 	}
-	return p, contradicted(current, p.drafts, now)
+	return p, s.contradicted(ctx, c.org(), current, p.drafts, now)
 }
 
 // putPlan stores the layers with their new rule.

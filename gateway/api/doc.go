@@ -46,6 +46,7 @@
 //   - GA-48: nobody below the platform sees or changes what is open of the floor, or makes a key that does (TestFloorIsThePlatforms).
 //   - GA-49: what the floor's hard part holds, or no org is named for, is opened by no call (TestFloorExemptionsThatAreRefused).
 //   - GA-50: what would be allowed is told under the floor, with the exemptions of the org that asks (TestAnswersKnowTheFloor, TestEffectKnowsTheFloor).
+//   - GA-51: a change that makes a test of its document fail is refused; what the platform changed of the floor is told, and refuses no change that has nothing to do with it (TestTestsKnowTheFloor).
 //   - GA-45: access to a host with a grant is given opened, never passed (TestGrantedHostIsGivenOpened).
 //
 // # Not here

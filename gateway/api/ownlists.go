@@ -13,6 +13,7 @@ import (
 
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/policies"
 	"portreeve.dev/sso"
 )
 
@@ -84,11 +85,11 @@ func (s *Server) putOwnList(ctx context.Context, c *caller, in *ownPutIn) (*docu
 	if len(d.normal) > maxOwnList {
 		return nil, invalid("body", fmt.Sprintf("is over %d bytes with all defaults written out; long lists belong into a named policy", maxOwnList))
 	}
-	b, revision, err := s.setOwnList(ctx, c, in.ID, &d, in.Tests == "report", &in.ChangeIn)
+	b, done, err := s.setOwnList(ctx, c, in.ID, &d, in.Tests == "report", &in.ChangeIn)
 	if err != nil {
 		return nil, err
 	}
-	return in.answer(ownAsPolicy(b), changed{revision: revision})
+	return in.answer(ownAsPolicy(b), done)
 }
 
 func (s *Server) deleteOwnList(ctx context.Context, c *caller, in *ownDeleteIn) (*success, error) {
@@ -99,20 +100,24 @@ func (s *Server) deleteOwnList(ctx context.Context, c *caller, in *ownDeleteIn) 
 }
 
 // setOwnList changes the own list of a live sandbox; a nil list takes it away.
-func (s *Server) setOwnList(ctx context.Context, c *caller, id string, d *draftDocument, report bool, in *ChangeIn) (b store.Sandbox, revision int64, err error) {
+func (s *Server) setOwnList(ctx context.Context, c *caller, id string, d *draftDocument, report bool, in *ChangeIn) (b store.Sandbox, done changed, err error) {
 	var list json.RawMessage
 	var inside *int64
 	if d != nil {
 		list, inside = d.normal, d.version
 	}
 	if b, err = s.sandbox(ctx, c, id); err != nil {
-		return b, 0, err
+		return b, done, err
 	}
 	expected, err := in.expected(inside, func() (bool, error) { return b.Own != nil, nil })
 	if err != nil {
-		return b, 0, err
+		return b, done, err
 	}
-	revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return b, done, err
+	}
+	done.revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) error {
 		if b, err = s.mayChange(ctx, tx, c, id); err != nil {
 			return err
 		}
@@ -120,9 +125,11 @@ func (s *Server) setOwnList(ctx context.Context, c *caller, id string, d *draftD
 			return problem(http.StatusNotFound, "own_list_not_found", "the sandbox has no list of its own")
 		}
 		if d != nil {
-			if err := s.holdOwnTests(ctx, tx, b, *d, report); err != nil {
+			failed, err := s.holdOwnTests(ctx, tx, floor, b, *d, report)
+			if err != nil {
 				return err
 			}
+			done.more = map[string]any{"failed_tests": failed}
 		}
 		if b, err = tx.SetOwnList(ctx, id, list, expected); err != nil {
 			return tooMuchOwn(err)
@@ -131,34 +138,33 @@ func (s *Server) setOwnList(ctx context.Context, c *caller, id string, d *draftD
 		return tx.Record(ctx, audit.SandboxEgress, id, map[string]string{"version": strconv.FormatInt(b.OwnVersion, 10), "set": strconv.FormatBool(list != nil)})
 	})
 	if err != nil {
-		return b, 0, err
+		return b, done, err
 	}
-	return b, revision, s.published(ctx, revision, in.Wait)
+	return b, done, s.published(ctx, done.revision, in.Wait)
 }
 
-// holdOwnTests refuses a list whose tests fail under what else the sandbox has.
-func (s *Server) holdOwnTests(ctx context.Context, tx *store.Tx, b store.Sandbox, d draftDocument, report bool) error {
+// holdOwnTests refuses a list whose tests fail under what else the sandbox has, as holdTests does.
+func (s *Server) holdOwnTests(ctx context.Context, tx *store.Tx, floor *policies.Floor, b store.Sandbox, d draftDocument, report bool) ([]failedTest, error) {
 	if len(d.document.Tests) == 0 {
-		return nil
+		return []failedTest{}, nil
 	}
 	ceiling, err := tx.Policy(ctx, tx.Org(), store.Ceiling)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	layers := []store.Policy{ceiling}
+	above := []store.Policy{ceiling}
 	if b.Policy != store.Ceiling {
 		named, err := tx.Policy(ctx, tx.Org(), b.Policy)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		layers = append(layers, named)
+		above = append(above, named)
 	}
-	snapshot, err := compileAll(append(layers, store.Policy{Name: ownName, Document: d.normal}))
+	results, err := trial{floor, tx.Org(), above, ownName, b.Own, s.Now()}.of(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = failedOf(snapshot.RunTests(d.document.Tests, s.Now()), report)
-	return err
+	return failedOf(results, report)
 }
 
 // tooMuchOwn says which limit was reached.

@@ -162,14 +162,18 @@ func (s *Server) storeDocument(ctx context.Context, c *caller, name string, d dr
 	if err != nil {
 		return nil, err
 	}
-	broken, err := s.othersBroken(ctx, c.org(), name, d) // only told, so the store's writers need not wait for it
+	floor, err := s.FloorNow(ctx) // before the change, which keeps the store's other readers of it waiting
+	if err != nil {
+		return nil, err
+	}
+	broken, err := s.othersBroken(ctx, floor, c.org(), name, d) // only told, so the store's writers need not wait for it
 	if err != nil {
 		return nil, err
 	}
 	done := changed{more: map[string]any{"warnings": warnings}}
 	var p store.Policy
 	done.revision, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
-		failed, err := s.holdTests(ctx, tx, tx.Org(), name, d, report)
+		failed, err := s.holdTests(ctx, tx, floor, tx.Org(), name, d, report)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -25,6 +26,9 @@ type failedTest struct {
 	Policy  string `json:"policy,omitempty" doc:"The named policy whose test it is, if it is another document's."`
 	Name    string `json:"name"`
 	Message string `json:"message"`
+
+	Layer    string `json:"layer,omitempty" doc:"Which layer decided otherwise: ceiling, policy:NAME, own or floor."`
+	ToldOnly bool   `json:"told_only,omitempty" doc:"It refuses no change: only the floor is at fault, and it fails in the document in force too."`
 }
 
 type testIn struct {
@@ -38,6 +42,7 @@ type testOut struct {
 	Body struct {
 		Passed  int                `json:"passed"`
 		Failed  int                `json:"failed"`
+		Refuses bool               `json:"refuses" doc:"A change to the document would be refused for its tests."`
 		Results []testResult       `json:"results" nullable:"false" doc:"In the order of the document."`
 		Others  []failedTest       `json:"other_policies" nullable:"false" doc:"Tests of named policies that hold now and would not under this ceiling."`
 		Lint    []policies.Finding `json:"warnings" nullable:"false"`
@@ -52,11 +57,13 @@ type testResult struct {
 	Reason  string `json:"reason"`
 	Rule    string `json:"rule,omitempty"`
 	Layer   string `json:"layer,omitempty"`
+
+	ToldOnly bool `json:"told_only,omitempty" doc:"It fails and refuses no change: only the floor is at fault, and it fails in the document in force too."`
 }
 
 func (s *Server) testRoutes() {
 	route(s, sso.ScopeRead, huma.Operation{OperationID: "test-policy", Method: http.MethodPost, Path: "/policies/test", Summary: "Run the tests of a document",
-		Description: "Nothing is stored. Judged as it would be: a named policy under the org's ceiling.", Tags: []string{"policies"}}, s.testDocument)
+		Description: "Nothing is stored. Judged as it would be: a named policy under the org's ceiling, and all under the floor with the org's exemptions.", Tags: []string{"policies"}}, s.testDocument)
 }
 
 func (s *Server) testDocument(ctx context.Context, c *caller, in *testIn) (*testOut, error) {
@@ -68,7 +75,11 @@ func (s *Server) testDocument(ctx context.Context, c *caller, in *testIn) (*test
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.runTests(ctx, s.Store, c.org(), name, d)
+	floor, err := s.FloorNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.runTests(ctx, s.Store, floor, c.org(), name, d)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +90,11 @@ func (s *Server) testDocument(ctx context.Context, c *caller, in *testIn) (*test
 			out.Body.Passed++
 		} else {
 			out.Body.Failed++
+			out.Body.Refuses = out.Body.Refuses || !r.toldOnly
 		}
-		out.Body.Results = append(out.Body.Results, testResult{r.Name, r.Passed, r.Message, r.Got.Action.String(), string(r.Got.Reason), r.Got.Rule, r.Got.Layer})
+		out.Body.Results = append(out.Body.Results, testResult{r.Name, r.Passed, r.Message, r.Got.Action.String(), string(r.Got.Reason), r.Got.Rule, r.Got.Layer, r.toldOnly})
 	}
-	if out.Body.Others, err = s.othersBroken(ctx, c.org(), name, d); err != nil {
+	if out.Body.Others, err = s.othersBroken(ctx, floor, c.org(), name, d); err != nil {
 		return nil, err
 	}
 	out.Body.Lint, err = s.lint(ctx, c.org(), name, d.document)
@@ -105,45 +117,48 @@ type documents interface {
 	Policy(ctx context.Context, org, name string) (store.Policy, error)
 }
 
-// runTests asks a document its own questions, judged as it will be: a named policy under the ceiling.
-func (s *Server) runTests(ctx context.Context, in documents, org, name string, d draftDocument) ([]policies.TestResult, error) {
+// runTests asks a document its own questions, judged as it will be: a named policy under the ceiling, and both under the floor as it is for the org.
+func (s *Server) runTests(ctx context.Context, in documents, floor *policies.Floor, org, name string, d draftDocument) ([]tried, error) {
 	if len(d.document.Tests) == 0 {
 		return nil, nil
 	}
-	var layers []store.Policy
+	var above []store.Policy
 	if name != store.Ceiling {
 		ceiling, err := in.Policy(ctx, org, store.Ceiling)
 		if err != nil {
 			return nil, err
 		}
-		layers = append(layers, ceiling)
+		above = append(above, ceiling)
 	}
-	snapshot, err := compileAll(append(layers, store.Policy{Name: name, Document: d.normal}))
-	if err != nil {
+	before, err := in.Policy(ctx, org, name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	return snapshot.RunTests(d.document.Tests, s.Now()), nil
+	return trial{floor, org, above, name, before.Document, s.Now()}.of(d)
 }
 
 // holdTests refuses a document whose tests fail, each of them named; with report it returns them instead.
-func (s *Server) holdTests(ctx context.Context, in documents, org, name string, d draftDocument, report bool) ([]failedTest, error) {
-	results, err := s.runTests(ctx, in, org, name, d)
+func (s *Server) holdTests(ctx context.Context, in documents, floor *policies.Floor, org, name string, d draftDocument, report bool) ([]failedTest, error) {
+	results, err := s.runTests(ctx, in, floor, org, name, d)
 	if err != nil {
 		return nil, err
 	}
 	return failedOf(results, report)
 }
 
-func failedOf(results []policies.TestResult, report bool) ([]failedTest, error) {
+func failedOf(results []tried, report bool) ([]failedTest, error) {
 	failed := []failedTest{}
 	p := problem(http.StatusUnprocessableEntity, "tests_failed", "tests of the document fail: mend the rules or the tests, or send ?tests=report")
 	for i, r := range results {
-		if !r.Passed {
-			failed = append(failed, failedTest{Name: r.Name, Message: r.Message})
+		if r.Passed {
+			continue
+		}
+		failed = append(failed, failedTest{Name: r.Name, Message: r.Message, Layer: r.Got.Layer, ToldOnly: r.toldOnly})
+		if !r.toldOnly {
 			p.Errors = append(p.Errors, FieldError{fmt.Sprintf("body.tests[%d]", i), fmt.Sprintf("%q fails: %s", r.Name, r.Message)})
 		}
 	}
-	if len(failed) > 0 && !report {
+	if len(p.Errors) > 0 && !report {
 		return nil, p
 	}
 	return failed, nil
@@ -151,7 +166,7 @@ func failedOf(results []policies.TestResult, report bool) ([]failedTest, error) 
 
 // othersBroken returns the tests of named policies that hold under the ceiling as it is and not under the draft of it. It looks
 // at so many policies as can be compiled in a moment.
-func (s *Server) othersBroken(ctx context.Context, org, name string, d draftDocument) ([]failedTest, error) {
+func (s *Server) othersBroken(ctx context.Context, floor *policies.Floor, org, name string, d draftDocument) ([]failedTest, error) {
 	broken := []failedTest{}
 	if name != store.Ceiling {
 		return broken, nil
@@ -177,27 +192,27 @@ func (s *Server) othersBroken(ctx context.Context, org, name string, d draftDocu
 		if left -= 2 * (len(d.document.Rules) + len(document.Rules)); left < 0 {
 			break
 		}
-		before, err := testsUnder(now, p, document, at)
+		before, err := testsUnder(floor, org, now, p, document, at)
 		if err != nil {
 			return nil, err
 		}
-		after, err := testsUnder(store.Policy{Document: d.normal}, p, document, at)
+		after, err := testsUnder(floor, org, store.Policy{Document: d.normal}, p, document, at)
 		if err != nil {
 			return nil, err
 		}
 		for i, r := range after {
 			if before[i].Passed && !r.Passed {
-				broken = append(broken, failedTest{p.Name, r.Name, r.Message})
+				broken = append(broken, failedTest{Policy: p.Name, Name: r.Name, Message: r.Message, Layer: r.Got.Layer})
 			}
 		}
 	}
 	return broken, nil
 }
 
-func testsUnder(ceiling, p store.Policy, document *policies.Document, at time.Time) ([]policies.TestResult, error) {
+func testsUnder(floor *policies.Floor, org string, ceiling, p store.Policy, document *policies.Document, at time.Time) ([]policies.TestResult, error) {
 	snapshot, err := compileAll([]store.Policy{ceiling, p})
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.RunTests(document.Tests, at), nil
+	return floor.RunTests(org, snapshot, document.Tests, at), nil
 }

@@ -147,3 +147,61 @@ func TestDiff(t *testing.T) {
 		c.Do("POST", path+"/diff", object{"from": 9}).Refused(404, "version_not_found")
 	}
 }
+
+// TestTestsKnowTheFloor: a test is run under the floor with the org's exemptions. What the platform changes of that stands in the way of no change that
+// has nothing to do with it, and is told; a change that makes a test fail, or brings one that does, is refused.
+func TestTestsKnowTheFloor(t *testing.T) {
+	w, open := exempting(t)
+	c, other := w.Org("one"), w.Org("two")
+	shutAll := func() { open("org_0") }
+	asks := func(name, addr, expect string) object {
+		return object{"name": name, "address": addr, "port": 5432, "protocol": "postgres", "expect": expect}
+	}
+	net := ranges([]int{5432}, "10.1.0.0/17")
+	db, shut := asks("the database", "10.1.0.1", "allow"), asks("its neighbour", "10.1.200.1", "deny")
+	narrow := tested([]object{db, shut}, net)
+	told := func(a *apitest.Answer, name string) {
+		t.Helper()
+		a.Want(200)
+		if a.String("failed_tests.0.name") != name || a.String("failed_tests.0.layer") == "" || a.At("failed_tests.0.told_only") != true || a.At("failed_tests.1") != nil {
+			t.Errorf("%s", a.Body)
+		}
+	}
+	open(c.Org)
+	c.Do("PUT", "/settings/egress", narrow).Want(200)
+	refused := other.Do("PUT", "/settings/egress", narrow).Refused(422, "tests_failed", "body.tests[0]")
+	if !strings.Contains(string(refused.Body), "the floor closes it (floor_soft)") {
+		t.Errorf("%s", refused.Body)
+	}
+	box := c.Sandbox()
+	wide := ranges([]int{5432}, "10.1.0.0/16")
+	for _, path := range []string{"/settings/egress", "/policies/web", "/sandbox/" + box + "/egress"} {
+		open(c.Org)
+		c.Do("PUT", path, narrow).Want(200)
+
+		shutAll() // the platform closes it: another change goes on, and is told
+		told(c.Do("PUT", path, tested([]object{db, shut}, net, rule("a", "a.test"))), "the database")
+		c.Do("PUT", path, tested([]object{db, shut, asks("another", "10.1.0.2", "allow")}, net)).Refused(422, "tests_failed", "body.tests[2]")
+		c.Do("PUT", path, tested([]object{db, shut}, rule("a", "a.test"))).Refused(422, "tests_failed", "body.tests[0]") // it would fail if it were open again, too
+		c.Do("PUT", path, tested([]object{db, shut, expects("b", "b.test", "allow")}, net)).Refused(422, "tests_failed", "body.tests[2]")
+
+		// It passes only because the floor closes it; then the platform opens it.
+		c.Do("PUT", path, tested([]object{shut}, wide)).Want(200)
+		open(c.Org)
+		told(c.Do("PUT", path, tested([]object{shut}, wide, rule("a", "a.test"))), "its neighbour")
+		c.Do("PUT", path, narrow).Want(200)
+		c.Do("PUT", path, tested([]object{db, shut}, wide)).Refused(422, "tests_failed", "body.tests[1]") // this opens it, not the platform
+		c.Do("PUT", path, narrow).Want(200)
+		if path == "/settings/egress" { // what stands below it has to do by itself
+			c.Do("PUT", path, document(wide)).Want(200)
+		}
+	}
+	shutAll()
+	a := c.Do("POST", "/policies/test", object{"document": narrow, "policy": "web"}).Want(200)
+	if a.At("failed") != 1.0 || a.At("refuses") != false || a.String("results.0.layer") != "floor" || a.String("results.0.reason") != "floor_soft" || a.At("results.0.told_only") != true || a.At("results.1.passed") != true {
+		t.Errorf("%s", a.Body)
+	}
+	if a := c.Do("POST", "/policies/test", object{"document": narrow, "policy": "new"}).Want(200); a.At("refuses") != true || a.At("results.0.told_only") != nil {
+		t.Errorf("%s", a.Body)
+	}
+}

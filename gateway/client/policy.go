@@ -21,17 +21,23 @@ type Finding struct {
 
 // A FailedTest is a test that does not hold; of another policy if that is named.
 type FailedTest struct {
-	Policy  string `json:"policy"`
-	Name    string `json:"name"`
-	Message string `json:"message"`
+	Policy   string `json:"policy"`
+	Name     string `json:"name"`
+	Message  string `json:"message"`
+	Layer    string `json:"layer"` // that decided otherwise
+	ToldOnly bool   `json:"told_only"`
 }
 
 // A TestResult is what became of one test of a document.
 type TestResult struct {
-	Name    string `json:"name"`
-	Passed  bool   `json:"passed"`
-	Message string `json:"message"`
+	Name     string `json:"name"`
+	Passed   bool   `json:"passed"`
+	Message  string `json:"message"`
+	ToldOnly bool   `json:"told_only,omitempty"` // it fails, and refuses no change: the platform's floor is at fault, and the document in force fails it too
 }
+
+// Refuses reports whether a change would be refused for the test.
+func (r TestResult) Refuses() bool { return !r.Passed && !r.ToldOnly }
 
 // Tested is how a document's tests went under the server's ceiling.
 type Tested struct {
@@ -146,7 +152,7 @@ func RunTests(text string, now time.Time) ([]TestResult, error) {
 	}
 	all := []TestResult{}
 	for _, r := range snapshot.RunTests(document.Tests, now) {
-		all = append(all, TestResult{r.Name, r.Passed, r.Message})
+		all = append(all, TestResult{Name: r.Name, Passed: r.Passed, Message: r.Message})
 	}
 	return all, nil
 }
