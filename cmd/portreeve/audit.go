@@ -13,10 +13,6 @@ func (a *app) audit() *cobra.Command {
 	var sandbox, action string
 	var limit int
 	c := &cobra.Command{Use: "audit", Short: "Who changed what", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		q := url.Values{"limit": {fmt.Sprint(limit)}}
 		for name, value := range map[string]string{"sandbox_id": sandbox, "action": action} {
 			if value != "" {
@@ -32,11 +28,7 @@ func (a *app) audit() *cobra.Command {
 				Outcome  string    `json:"outcome"`
 			} `json:"events"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/audit?"+q.Encode(), nil, &page)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/audit?"+q.Encode(), nil, &page, func() {
 			rows := [][]string{{"TIME", "ACTION", "OUTCOME", "OBJECT", "BY"}}
 			for _, e := range page.Events {
 				rows = append(rows, []string{e.Time.Local().Format(time.DateTime), e.Action, e.Outcome, e.Resource, orDash(e.Actor)})

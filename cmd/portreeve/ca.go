@@ -37,16 +37,8 @@ func (a *app) ca() *cobra.Command {
 
 // callCA makes a call that answers with the authority, and prints it.
 func (a *app) callCA(ctx context.Context, method, path string, body any, print func(authority)) error {
-	api, err := a.client()
-	if err != nil {
-		return err
-	}
 	var now authority
-	raw, err := ask(ctx, api, method, path, body, &now)
-	if err != nil {
-		return err
-	}
-	return a.print(raw, func() { print(now) })
+	return a.answer(ctx, method, path, body, &now, func() { print(now) })
 }
 
 func (a *app) caShow() *cobra.Command {

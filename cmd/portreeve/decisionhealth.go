@@ -13,16 +13,8 @@ import (
 
 func (a *app) decisionHealth() *cobra.Command {
 	return &cobra.Command{Use: "health", Short: "Whether decisions were lost, and where", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var h client.DecisionHealth
-		raw, err := ask(c.Context(), api, http.MethodGet, "/decisions/health", nil, &h)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.printHealth(h) })
+		return a.answer(c.Context(), http.MethodGet, "/decisions/health", nil, &h, func() { a.printHealth(h) })
 	}}
 }
 

@@ -141,15 +141,8 @@ func (a *app) tellDenials(api *client.Client, sandbox string) {
 func (a *app) explain() *cobra.Command {
 	return &cobra.Command{Use: "explain DECISION", Short: "Why a decision was what it was", Args: exactly("DECISION"),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := a.client()
-			if err != nil {
-				return err
-			}
 			var raw json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/decisions/"+segment(args[0]), nil, &raw); err != nil {
-				return err
-			}
-			return a.print(raw, func() { a.printDecision(raw) })
+			return a.answer(c.Context(), http.MethodGet, "/decisions/"+segment(args[0]), nil, &raw, func() { a.printDecision(raw) })
 		}}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -38,19 +37,11 @@ func (a *app) floor() *cobra.Command {
 
 func (a *app) floorList() *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the exemptions, those of the configuration file too", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var all struct {
 			Exemptions []exemption `json:"exemptions"`
 			Configured []exemption `json:"configured"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/platform/floor-exemptions", nil, &all)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/platform/floor-exemptions", nil, &all, func() {
 			rows := [][]string{{"ID", "RANGE", "PORTS", "ORGS", "ENDS", "NOTE"}}
 			for _, e := range append(all.Exemptions, all.Configured...) {
 				if e.ID == "" {
@@ -83,16 +74,8 @@ func (a *app) floorExempt() *cobra.Command {
 			if c.Flags().Changed("for") {
 				body["for"] = lasts.String()
 			}
-			api, err := a.client()
-			if err != nil {
-				return err
-			}
 			var e exemption
-			raw, err := ask(c.Context(), api, http.MethodPost, "/platform/floor-exemptions?wait=applied", body, &e)
-			if err != nil {
-				return err
-			}
-			return a.print(raw, func() {
+			return a.answer(c.Context(), http.MethodPost, "/platform/floor-exemptions?wait=applied", body, &e, func() {
 				fmt.Fprintln(a.out, e.ID)
 				a.say("portreeve: %s is open on ports %s to %s, for rules that allow its hosts or addresses", e.CIDR, e.opens(), strings.Join(e.Orgs, ","))
 			})
@@ -106,14 +89,6 @@ func (a *app) floorExempt() *cobra.Command {
 
 func (a *app) floorRevoke() *cobra.Command {
 	return &cobra.Command{Use: "revoke ID", Short: "Close what an exemption opened; connections that it allowed end", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodDelete, "/platform/floor-exemptions/"+segment(args[0])+"?wait=applied", nil, &raw); err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.say("portreeve: %s opens nothing any more", args[0]) })
+		return a.answer(c.Context(), http.MethodDelete, "/platform/floor-exemptions/"+segment(args[0])+"?wait=applied", nil, nil, func() { a.say("portreeve: %s opens nothing any more", args[0]) })
 	}}
 }

@@ -21,16 +21,8 @@ type orgLimits struct {
 
 func (a *app) limits() *cobra.Command {
 	c := &cobra.Command{Use: "limits", Short: "What the org's sandboxes may use of the way out", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var now orgLimits
-		raw, err := ask(c.Context(), api, http.MethodGet, "/settings/limits", nil, &now)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.showLimits(now) })
+		return a.answer(c.Context(), http.MethodGet, "/settings/limits", nil, &now, func() { a.showLimits(now) })
 	}}
 	c.AddCommand(a.limitsSet())
 	return c

@@ -33,10 +33,6 @@ func policyPath(name string) string {
 
 func (a *app) policyList() *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the named policies", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var list struct {
 			Policies []struct {
 				Name    string `json:"name"`
@@ -45,11 +41,7 @@ func (a *app) policyList() *cobra.Command {
 				Default bool   `json:"default"`
 			} `json:"policies"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/policies", nil, &list)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/policies", nil, &list, func() {
 			rows := [][]string{{"NAME", "VERSION", "RULES", "DEFAULT"}}
 			for _, p := range list.Policies {
 				isDefault := "-"
@@ -90,15 +82,7 @@ func (a *app) policyGet() *cobra.Command {
 
 func (a *app) policyDelete() *cobra.Command {
 	return &cobra.Command{Use: "delete NAME", Short: "Delete a named policy; restore brings it back", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodDelete, "/policies/"+segment(args[0]), nil, &raw); err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.say("portreeve: policy %s is deleted", args[0]) })
+		return a.answer(c.Context(), http.MethodDelete, "/policies/"+segment(args[0]), nil, nil, func() { a.say("portreeve: policy %s is deleted", args[0]) })
 	}}
 }
 

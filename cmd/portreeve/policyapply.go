@@ -145,16 +145,8 @@ func (a *app) policyReplay() *cobra.Command {
 		if sandbox != "" {
 			body["sandbox"] = sandbox
 		}
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var r client.Replayed
-		raw, err := ask(c.Context(), api, http.MethodPost, "/policies/replay", body, &r)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.effect(a.out, r) })
+		return a.answer(c.Context(), http.MethodPost, "/policies/replay", body, &r, func() { a.effect(a.out, r) })
 	}}
 	c.Flags().StringVar(&name, "name", "ceiling", "the policy that it would be; ceiling for the org's own")
 	c.Flags().StringVarP(&file, "file", "f", "", "the document; - is standard input")

@@ -145,10 +145,6 @@ type lintAnswer struct {
 
 func (a *app) policyPresets() *cobra.Command {
 	return &cobra.Command{Use: "presets", Short: "List the presets that a document may name", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var list struct {
 			Presets []struct {
 				Name        string `json:"name"`
@@ -156,11 +152,7 @@ func (a *app) policyPresets() *cobra.Command {
 				Rules       []any  `json:"rules"`
 			} `json:"presets"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/policies/presets", nil, &list)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/policies/presets", nil, &list, func() {
 			rows := [][]string{{"NAME", "RULES", "IS FOR"}}
 			for _, p := range list.Presets {
 				rows = append(rows, []string{p.Name, fmt.Sprint(len(p.Rules)), p.Description})

@@ -18,10 +18,6 @@ func (a *app) policyHistory() *cobra.Command {
 	var limit int
 	var before int64
 	c := &cobra.Command{Use: "history NAME", Short: "List the versions of a policy, newest first", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		path := fmt.Sprintf("%s/versions?limit=%d", policyPath(args[0]), limit)
 		if before > 0 {
 			path += fmt.Sprintf("&before=%d", before)
@@ -30,11 +26,7 @@ func (a *app) policyHistory() *cobra.Command {
 			Versions []client.Version `json:"versions"`
 			Next     *int64           `json:"next_before"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, path, nil, &list)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, path, nil, &list, func() {
 			rows := [][]string{{"VERSION", "SINCE", "BY", "BYTES", "IS"}}
 			for _, v := range list.Versions {
 				is := []string{}
@@ -79,16 +71,8 @@ func (a *app) policyDiff() *cobra.Command {
 				body[name] = version
 			}
 		}
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var d client.Difference
-		raw, err := ask(c.Context(), api, http.MethodPost, policyPath(args[0])+"/diff", body, &d)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodPost, policyPath(args[0])+"/diff", body, &d, func() {
 			a.difference(a.out, d)
 			if d.Same {
 				a.say("portreeve: both mean the same")
@@ -146,18 +130,10 @@ func (a *app) policyRestore() *cobra.Command {
 
 func (a *app) policyPrune() *cobra.Command {
 	return &cobra.Command{Use: "prune NAME", Short: "Take the rules whose time is over out of a policy", Args: exactly("NAME"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var done struct {
 			Pruned []string `json:"pruned"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodPost, policyPath(args[0])+"/prune", nil, &done)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodPost, policyPath(args[0])+"/prune", nil, &done, func() {
 			for _, id := range done.Pruned {
 				fmt.Fprintln(a.out, id)
 			}

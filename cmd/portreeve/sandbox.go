@@ -104,18 +104,10 @@ func createBox(ctx context.Context, api *client.Client, f createFlags) (json.Raw
 
 func (a *app) sandboxList() *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the sandboxes", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var list struct {
 			Sandboxes []box `json:"sandboxes"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/sandboxes", nil, &list)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/sandboxes", nil, &list, func() {
 			rows := [][]string{{"ID", "STATUS", "IMAGE", "POLICY", "ENDS"}}
 			for _, b := range list.Sandboxes {
 				rows = append(rows, []string{b.ID, b.Status, orDash(b.Template), orDash(b.Policy), b.ExpiresAt.Format(time.RFC3339)})
@@ -127,16 +119,8 @@ func (a *app) sandboxList() *cobra.Command {
 
 func (a *app) sandboxInspect() *cobra.Command {
 	return &cobra.Command{Use: "inspect ID", Short: "Show a sandbox", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var b box
-		raw, err := ask(c.Context(), api, http.MethodGet, "/sandbox/"+segment(args[0]), nil, &b)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/sandbox/"+segment(args[0]), nil, &b, func() {
 			a.table([][]string{{"id", b.ID}, {"status", b.Status}, {"reason", orDash(b.Reason)}, {"address", orDash(b.Addr)},
 				{"image", orDash(b.Template)}, {"policy", orDash(b.Policy)}, {"own list", ownText(b)}, {"made", b.CreatedAt.Format(time.RFC3339)}, {"ends", b.ExpiresAt.Format(time.RFC3339)}})
 		})

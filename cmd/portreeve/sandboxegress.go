@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"portreeve.dev/gateway/client"
 )
 
 // sandboxEgress is about a sandbox's own list, which narrows what its policy allows and is changed while it runs.
@@ -50,6 +52,11 @@ func (a *app) egressSet() *cobra.Command {
 		if err != nil {
 			return failedTests(err)
 		}
+		var done client.Changed
+		if err := json.Unmarshal(text, &done); err != nil {
+			return err
+		}
+		a.warn(nil, done.Failed)
 		return a.print(json.RawMessage(text), func() { a.say("portreeve: the own list of %s is in force", args[0]) })
 	}}
 	c.Flags().StringVarP(&file, "file", "f", "-", "the document; - is standard input")
@@ -58,34 +65,18 @@ func (a *app) egressSet() *cobra.Command {
 
 func (a *app) egressClear() *cobra.Command {
 	return &cobra.Command{Use: "clear ID", Short: "Take it away: the policy alone holds", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
-		var raw json.RawMessage
-		if err := api.Do(c.Context(), http.MethodDelete, egressPath(args[0])+"?wait=applied", nil, &raw); err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.say("portreeve: %s has no list of its own any more", args[0]) })
+		return a.answer(c.Context(), http.MethodDelete, egressPath(args[0])+"?wait=applied", nil, nil, func() { a.say("portreeve: %s has no list of its own any more", args[0]) })
 	}}
 }
 
 func (a *app) sandboxPolicy() *cobra.Command {
 	return &cobra.Command{Use: "policy ID NAME", Short: "Put a sandbox under another policy, at once; NAME is ceiling for the org's own alone", Args: exactly("ID", "NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := a.client()
-			if err != nil {
-				return err
-			}
 			body := map[string]any{"policy": args[1]}
 			if args[1] == "ceiling" {
 				body["policy"] = nil
 			}
-			var raw json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPut, "/sandbox/"+segment(args[0])+"/policy?wait=applied", body, &raw); err != nil {
-				return err
-			}
-			return a.print(raw, func() { a.say("portreeve: %s is under %s", args[0], args[1]) })
+			return a.answer(c.Context(), http.MethodPut, "/sandbox/"+segment(args[0])+"/policy?wait=applied", body, nil, func() { a.say("portreeve: %s is under %s", args[0], args[1]) })
 		}}
 }
 

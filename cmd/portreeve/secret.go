@@ -82,10 +82,6 @@ func (a *app) readSecret(name, file string) (string, error) {
 
 func (a *app) secretList() *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the secrets and where they may go, without values", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var list struct {
 			Secrets []struct {
 				Name    string  `json:"name"`
@@ -93,11 +89,7 @@ func (a *app) secretList() *cobra.Command {
 				Grants  []grant `json:"grants"`
 			} `json:"secrets"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/secrets", nil, &list)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/secrets", nil, &list, func() {
 			rows := [][]string{{"NAME", "VERSION", "MAY GO TO"}}
 			for _, s := range list.Secrets {
 				var places []string
@@ -145,16 +137,8 @@ func (a *app) grantCommand() *cobra.Command {
 			if g.Host == "" {
 				return &usageError{c.CommandPath(), errors.New("--host is needed: where may the secret go?")}
 			}
-			api, err := a.client()
-			if err != nil {
-				return err
-			}
-			var raw json.RawMessage
 			body := map[string]any{"grants": []grant{g}}
-			if err := api.Do(c.Context(), http.MethodPut, "/secrets/"+segment(args[0])+"/grants", body, &raw); err != nil {
-				return err
-			}
-			return a.print(raw, func() {
+			return a.answer(c.Context(), http.MethodPut, "/secrets/"+segment(args[0])+"/grants", body, nil, func() {
 				a.say("portreeve: %s goes into requests to %s that the policy allows", args[0], g.Host)
 				a.say("portreeve: hint: a grant opens nothing; the policy must allow %s with tls: inspect", g.Host)
 			})

@@ -25,16 +25,8 @@ type usage struct {
 
 func (a *app) usage() *cobra.Command {
 	return &cobra.Command{Use: "usage", Short: "What the org's sandboxes moved, month by month, and what is left of the quota", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var now usage
-		raw, err := ask(c.Context(), api, http.MethodGet, "/usage/egress", nil, &now)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() { a.showUsage(now) })
+		return a.answer(c.Context(), http.MethodGet, "/usage/egress", nil, &now, func() { a.showUsage(now) })
 	}}
 }
 

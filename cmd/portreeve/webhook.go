@@ -25,20 +25,12 @@ func (a *app) webhook() *cobra.Command {
 func (a *app) webhookCreate() *cobra.Command {
 	var events []string
 	c := &cobra.Command{Use: "create URL", Short: "Have an endpoint told; prints the secret that signs, once", Args: exactly("URL"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		body := map[string]any{"url": args[0]}
 		if len(events) > 0 {
 			body["events"] = events
 		}
 		var made webhook
-		raw, err := ask(c.Context(), api, http.MethodPost, "/webhooks", body, &made)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodPost, "/webhooks", body, &made, func() {
 			a.table([][]string{{"id", made.ID}, {"secret", made.Secret}})
 			a.say("portreeve: keep the secret, it is not shown again; portreeve webhook test %s sends an event now", made.ID)
 		})
@@ -49,18 +41,10 @@ func (a *app) webhookCreate() *cobra.Command {
 
 func (a *app) webhookList() *cobra.Command {
 	return &cobra.Command{Use: "list", Short: "List the endpoints", Args: exactly(), RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var list struct {
 			Webhooks []webhook `json:"webhooks"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodGet, "/webhooks", nil, &list)
-		if err != nil {
-			return err
-		}
-		return a.print(raw, func() {
+		return a.answer(c.Context(), http.MethodGet, "/webhooks", nil, &list, func() {
 			rows := [][]string{{"ID", "EVENTS", "URL"}}
 			for _, w := range list.Webhooks {
 				rows = append(rows, []string{w.ID, strings.Join(w.Events, ","), w.URL})
@@ -72,20 +56,12 @@ func (a *app) webhookList() *cobra.Command {
 
 func (a *app) webhookTest() *cobra.Command {
 	return &cobra.Command{Use: "test ID", Short: "Send an event webhook.test, now and once; exit status 1 if it did not arrive", Args: exactly("ID"), RunE: func(c *cobra.Command, args []string) error {
-		api, err := a.client()
-		if err != nil {
-			return err
-		}
 		var outcome struct {
 			Delivered bool   `json:"delivered"`
 			Status    int    `json:"response_status"`
 			Error     string `json:"error"`
 		}
-		raw, err := ask(c.Context(), api, http.MethodPost, "/webhooks/"+segment(args[0])+"/test", nil, &outcome)
-		if err != nil {
-			return err
-		}
-		err = a.print(raw, func() {
+		err := a.answer(c.Context(), http.MethodPost, "/webhooks/"+segment(args[0])+"/test", nil, &outcome, func() {
 			switch {
 			case outcome.Delivered:
 				a.say("portreeve: delivered, it answered %d", outcome.Status)
