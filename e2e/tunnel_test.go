@@ -583,3 +583,34 @@ func TestTunnelsOutliveProcesses(t *testing.T) {
 		}
 	}
 }
+
+// TestIngressPolicyHolds from outside: what the org refuses is not opened, what it no longer allows ends, and callers without a
+// credential don't wake more often than it lets them; each beside what goes on.
+func TestIngressPolicyHolds(t *testing.T) {
+	l, p := shared(t)
+	b := sandbox(t, otherOrg(t, p))
+	b.serving("127.0.0.1:8000")
+	public, private := b.tunnel(l, 8000, "public", true), b.tunnel(l, 8000)
+	policy := func(modes []string, wakes int) {
+		t.Helper()
+		call(t, b.p, "PUT", "/settings/ingress", map[string]any{"modes": modes, "ports": []string{"8000"}, "max_expires_in": 3600, "public_with_grants": false, "anonymous_wakes_per_minute": wakes}, 200, nil)
+	}
+	policy([]string{"token", "public"}, 0)
+	b.pause()
+	public.says("who may not wake", 429, "wake_budget_spent")
+	if now := b.view(); now.Status != "paused" {
+		t.Errorf("a caller without a budget left it %s", now.Status)
+	}
+	private.says("with the token", 200, "")
+	public.says("who finds it awake", 200, "")
+	policy([]string{"token", "public"}, 1)
+	b.running()
+	b.pause()
+	public.says("the one wake there is", 200, "")
+	policy([]string{"token"}, 1)
+	public.says("public no more", 410, "tunnel_ended")
+	private.says("with the token still", 200, "")
+	call(t, b.p, "POST", "/sandbox/"+b.ID+"/tunnels", map[string]any{"port": 8000, "public": true}, 403, nil)
+	call(t, b.p, "POST", "/sandbox/"+b.ID+"/tunnels", map[string]any{"port": 8001}, 403, nil)
+	b.tunnel(l, 8000).says("as the policy has it", 200, "")
+}

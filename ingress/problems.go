@@ -35,11 +35,14 @@ var (
 // wakeProblem says why a request was not held to its end.
 func wakeProblem(err error) front.Problem {
 	var failed *wake.FailedError
+	var spent *wake.SpentError
 	switch {
 	case errors.Is(err, errPage), errors.Is(err, wake.ErrBudget):
 		return waking
 	case errors.Is(err, wake.ErrFull):
 		return roomFull
+	case errors.As(err, &spent):
+		return front.Problem{Status: http.StatusTooManyRequests, Code: "wake_budget_spent", Detail: "the sandbox sleeps, and " + spent.Error(), RetryAfter: spent.RetryAfter, GRPC: front.GRPCExhausted}
 	case errors.Is(err, wake.ErrClosed):
 		return stopping
 	case errors.As(err, &failed):

@@ -12,6 +12,7 @@ import (
 	"portreeve.dev/ingress/front"
 	"portreeve.dev/ingress/route"
 	"portreeve.dev/ingress/streams"
+	"portreeve.dev/ingress/wake"
 )
 
 // An exchange is one request under way.
@@ -112,10 +113,11 @@ func (x *exchange) wake() bool {
 		return x.answer(asleep)
 	}
 	flights := x.s.flights
+	call := wake.Call{Org: x.rec.Org, Sandbox: x.rec.Sandbox, From: x.generation, Anonymous: x.rec.Public, PerMinute: x.rec.AnonymousWakes}
 	ctx := x.r.Context()
 	if x.kind == front.Navigation && x.r.Header.Get("Sec-Fetch-Mode") == "navigate" { // who only accepts HTML may be a program
 		if x.s.cfg.PageAfter <= 0 {
-			if err := flights.Start(x.rec.Sandbox, x.generation); err != nil {
+			if err := flights.Start(call); err != nil {
 				return x.answer(wakeProblem(err))
 			}
 			if flights.Woken(x.rec.Sandbox, x.generation) == 0 {
@@ -131,7 +133,7 @@ func (x *exchange) wake() bool {
 		x.body = readBody(x.w, x.r)
 	}
 	began := time.Now()
-	generation, err := flights.Wait(ctx, x.rec.Org, x.rec.Sandbox, x.generation)
+	generation, err := flights.Wait(ctx, call)
 	x.waited += time.Since(began)
 	if err == nil {
 		x.s.cfg.Log.Debug("held for a wake", "tunnel", x.rec.Tunnel, "sandbox", x.rec.Sandbox, "waited", x.waited)

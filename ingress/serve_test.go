@@ -352,3 +352,30 @@ func TestRouteIsLookedAtAgain(t *testing.T) {
 	w.routes(w.a(paused, func(r *route.Record) { r.Generation, r.AuthEpoch = 6, 2 }))
 	w.do(c, "GET", u, "X-Portreeve-Token", token).want(t, 410, "tunnel_ended")
 }
+
+// A public tunnel's callers wake as often as the org lets them, whoever they are; a token's owner is not counted among them.
+func TestAnonymousCallersHaveTheOrgsBudget(t *testing.T) {
+	w := newWorld(t)
+	w.app("sbx_a", hello("a"))
+	w.app("sbx_b", hello("b"))
+	c := w.client(false)
+	url := "http://" + hostB(w.http) + "/"
+	w.sleep("sbx_b", w.b(func(r *route.Record) { paused(r); r.AnonymousWakes = 0 }))
+	for _, headers := range [][]string{nil, {"Accept", "text/html", "Sec-Fetch-Mode", "navigate"}, {"X-Portreeve-Token", token}} {
+		a := w.do(c, "GET", url, headers...)
+		a.want(t, 429, "wake_budget_spent")
+		if a.Header.Get("Retry-After") == "" || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%v", a.Header)
+		}
+	}
+	w.sleep("sbx_a", w.a(func(r *route.Record) { paused(r); r.AnonymousWakes = 0 }))
+	if wakes, dials := w.boxes.counts(); wakes != 0 || dials != 0 {
+		t.Errorf("%d wakes, %d dials", wakes, dials)
+	}
+	w.do(c, "GET", "http://"+hostA(w.http)+"/", "X-Portreeve-Token", token).want(t, 200, "")
+	w.sleep("sbx_b", w.b(func(r *route.Record) { paused(r); r.AnonymousWakes = 1 }))
+	w.do(c, "GET", url).want(t, 200, "")
+	if wakes, _ := w.boxes.counts(); wakes != 2 {
+		t.Errorf("%d wakes, want 2", wakes)
+	}
+}

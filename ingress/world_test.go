@@ -173,7 +173,7 @@ func (w *world) b(change ...func(*route.Record)) route.Record {
 func (w *world) record(slug, name string, generation uint64, base func(*route.Record), change []func(*route.Record)) route.Record {
 	r := route.Record{
 		Host: slug + "-3000.tunnel.localhost", Tunnel: "tun_" + name, Sandbox: "sbx_" + name, Org: "org_" + name, Port: 3000,
-		Generation: generation, State: route.Running, Public: true, AuthEpoch: 1, ExpiresAt: time.Now().Add(time.Hour),
+		Generation: generation, State: route.Running, Public: true, AuthEpoch: 1, ExpiresAt: time.Now().Add(time.Hour), AnonymousWakes: 1000,
 	}
 	base(&r)
 	for _, f := range change {

@@ -38,7 +38,7 @@ func (t *tunnel) best() string {
 func (a *app) tunnel() *cobra.Command {
 	c := &cobra.Command{Use: "tunnel", Short: "Give ports of sandboxes public names, and take them back"}
 	group(c)
-	c.AddCommand(a.tunnelOpen(), a.tunnelList(), a.tunnelClose())
+	c.AddCommand(a.tunnelOpen(), a.tunnelList(), a.tunnelClose(), a.tunnelPolicy())
 	return c
 }
 

@@ -29,7 +29,7 @@
 //   - GA-15: no answer, log line or audit entry holds a secret's value, and none is stored but sealed (TestNoAnswerHoldsAValue).
 //   - GA-16: a tunnel's token is in the answer to its create and nowhere else; what is stored is its hash (TestTunnelLife).
 //   - GA-17: a host with a grant is let through unopened by no policy, whichever of the two comes first (TestGrantedHostIsNeverPassed).
-//   - GA-18: a sandbox has a public tunnel or the use of a secret, not both, whichever comes first (TestPublicTunnelAndGrantExcludeEachOther).
+//   - GA-18: a sandbox has a public tunnel or the use of a secret, not both, whichever comes first, unless its org says otherwise (TestPublicTunnelAndGrantExcludeEachOther, TestPublicWithGrantIsTheOrgsWord).
 //   - GA-19: a sandbox's policy and own list are changed only by a key that may give that policy (TestOwnListNeedsItsPolicy).
 //   - GA-20: no document comes into force against its own tests, unless it was asked to only report them (TestFailingTestRefusesTheChange).
 //   - GA-30: an org learns only of its own decisions whether and where they were lost (TestDecisionHealthIsOfOneOrg).
@@ -47,6 +47,8 @@
 //   - GA-49: what the floor's hard part holds, or no org is named for, is opened by no call (TestFloorExemptionsThatAreRefused).
 //   - GA-50: what would be allowed is told under the floor, with the exemptions of the org that asks (TestAnswersKnowTheFloor, TestEffectKnowsTheFloor).
 //   - GA-51: a change that makes a test of its document fail is refused; what the platform changed of the floor is told, and refuses no change that has nothing to do with it (TestTestsKnowTheFloor).
+//   - GA-61: no tunnel is opened that the org's ingress policy refuses, and each refusal is in the audit log (TestIngressPolicyDecidesOnTunnels).
+//   - GA-62: an ingress policy holds for the tunnels that there are: what it refuses ends with it (TestNewIngressPolicyHoldsForOldTunnels).
 //   - GA-45: access to a host with a grant is given opened, never passed (TestGrantedHostIsGivenOpened).
 //
 // # Not here

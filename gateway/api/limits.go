@@ -80,16 +80,9 @@ func (s *Server) getLimits(ctx context.Context, c *caller, _ *struct{}) (*limits
 }
 
 func (s *Server) putLimits(ctx context.Context, c *caller, in *limitsIn) (*limitsOut, error) {
-	expected := store.AnyVersion
-	if in.Body.Version > 0 {
-		expected = in.Body.Version
-	}
-	if in.IfMatch != "" && in.IfMatch != "*" {
-		v, err := parseETag(in.IfMatch)
-		if err != nil {
-			return nil, err
-		}
-		expected = v
+	expected, err := expectedVersion(in.IfMatch, in.Body.Version)
+	if err != nil {
+		return nil, err
 	}
 	if above := s.Egress.Above(in.Body.Limits); len(above) > 0 {
 		return nil, invalid("body."+above[0], "is above what the platform allows")

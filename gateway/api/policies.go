@@ -256,6 +256,17 @@ func (in *ChangeIn) expected(inside *int64, there func() (bool, error)) (int64, 
 
 func etag(version int64) string { return fmt.Sprintf(`"v%d"`, version) }
 
+// expectedVersion is the version that a change says it replaces, by If-Match or else by its body.
+func expectedVersion(ifMatch string, inBody int64) (int64, error) {
+	switch {
+	case ifMatch != "" && ifMatch != "*":
+		return parseETag(ifMatch)
+	case inBody > 0:
+		return inBody, nil
+	}
+	return store.AnyVersion, nil
+}
+
 func parseETag(s string) (int64, error) {
 	number, ok := strings.CutPrefix(strings.TrimPrefix(s, "W/"), `"v`)
 	number, ok2 := strings.CutSuffix(number, `"`)

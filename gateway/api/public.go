@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,25 +11,29 @@ import (
 )
 
 // Behind a public tunnel of a sandbox that may use a secret, anybody could have the application use it for them. Neither may
-// come to the other, whichever was first.
+// come to the other, whichever was first, unless the org's ingress policy says so.
 
-// noGrantApplies refuses a public tunnel of a sandbox that may use a secret.
-func noGrantApplies(ctx context.Context, tx *store.Tx, b store.Sandbox) error {
-	all, err := tx.Secrets(ctx, tx.Org())
-	if err != nil {
-		return err
-	}
+// grantedTo names one of the secrets of which a grant applies to sandboxes under that policy; "" where none does.
+func grantedTo(all []store.Secret, policy string) string {
 	for _, s := range all {
-		if applies(s.Grants, b.Policy) {
-			return problem(http.StatusConflict, "public_with_grant", fmt.Sprintf("secret %q is granted to this sandbox, so a tunnel of it can't be public: anybody could use the secret through it", s.Name),
-				FieldError{"body.public", "is not possible while a secret is granted to the sandbox"})
+		if applies(s.Grants, policy) {
+			return s.Name
 		}
 	}
-	return nil
+	return ""
+}
+
+// publicWithGrants reports whether the org's ingress policy lets both come together.
+func publicWithGrants(ctx context.Context, tx *store.Tx) (bool, error) {
+	p, err := tx.IngressPolicy(ctx, tx.Org())
+	return p.PublicWithGrants, err
 }
 
 // notOpenToAll refuses grants that apply to a sandbox with a public tunnel.
 func notOpenToAll(ctx context.Context, tx *store.Tx, grants []secrets.Grant) error {
+	if may, err := publicWithGrants(ctx, tx); err != nil || may {
+		return err
+	}
 	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Now())
 	if err != nil {
 		return err
@@ -46,16 +49,19 @@ func notOpenToAll(ctx context.Context, tx *store.Tx, grants []secrets.Grant) err
 
 // notOpenWithGrant refuses a policy for a sandbox with a public tunnel under which it may use a secret.
 func notOpenWithGrant(ctx context.Context, tx *store.Tx, b store.Sandbox) error {
+	if may, err := publicWithGrants(ctx, tx); err != nil || may {
+		return err
+	}
 	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Now())
 	if err != nil || !slices.ContainsFunc(open, func(p store.SandboxPolicy) bool { return p.Sandbox == b.ID }) {
 		return err
 	}
-	err = noGrantApplies(ctx, tx, b)
-	if p, ok := errors.AsType[*Problem](err); ok {
-		p.Detail = "the sandbox has a public tunnel, and under this policy it may use a secret: anybody could use it through the tunnel"
-		p.Errors = []FieldError{{"body.policy", "grants a secret to a sandbox with a public tunnel"}}
+	all, err := tx.Secrets(ctx, tx.Org())
+	if err != nil || grantedTo(all, b.Policy) == "" {
+		return err
 	}
-	return err
+	return problem(http.StatusConflict, "public_with_grant", "the sandbox has a public tunnel, and under this policy it may use a secret: anybody could use it through the tunnel",
+		FieldError{"body.policy", "grants a secret to a sandbox with a public tunnel"})
 }
 
 // applies reports whether some grant is for sandboxes under that policy.

@@ -63,16 +63,9 @@ func (s *Server) getRecordSettings(ctx context.Context, c *caller, _ *struct{}) 
 }
 
 func (s *Server) putRecordSettings(ctx context.Context, c *caller, in *recordSettingsIn) (*recordSettingsOut, error) {
-	expected := store.AnyVersion
-	if in.Body.Version > 0 {
-		expected = in.Body.Version
-	}
-	if in.IfMatch != "" && in.IfMatch != "*" {
-		v, err := parseETag(in.IfMatch)
-		if err != nil {
-			return nil, err
-		}
-		expected = v
+	expected, err := expectedVersion(in.IfMatch, in.Body.Version)
+	if err != nil {
+		return nil, err
 	}
 	want := store.DecisionSettings{BestEffort: in.Body.Mode == modeBestEffort, Paths: in.Body.Paths, KeepDays: in.Body.KeepDays}
 	var stored store.DecisionSettings

@@ -24,6 +24,7 @@ func (s *Server) routes() {
 	s.auditRoutes()
 	s.secretRoutes()
 	s.tunnelRoutes()
+	s.ingressRoutes()
 	s.doorRoutes()
 	s.authorityRoutes()
 	s.flowRoutes()

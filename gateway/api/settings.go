@@ -54,23 +54,16 @@ func (s *Server) getSettings(ctx context.Context, c *caller, _ *struct{}) (*sett
 }
 
 func (s *Server) putSettings(ctx context.Context, c *caller, in *settingsIn) (*settingsOut, error) {
-	expected := store.AnyVersion
-	if in.Body.Version > 0 {
-		expected = in.Body.Version
-	}
-	if in.IfMatch != "" && in.IfMatch != "*" {
-		v, err := parseETag(in.IfMatch)
-		if err != nil {
-			return nil, err
-		}
-		expected = v
+	expected, err := expectedVersion(in.IfMatch, in.Body.Version)
+	if err != nil {
+		return nil, err
 	}
 	want := store.Settings{}
 	if in.Body.DefaultPolicy != nil {
 		want.DefaultPolicy = *in.Body.DefaultPolicy
 	}
 	var stored store.Settings
-	_, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
+	_, err = s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
 		if want.DefaultPolicy != "" {
 			if _, err := tx.Policy(ctx, tx.Org(), want.DefaultPolicy); errors.Is(err, store.ErrNotFound) {
 				return invalid("body.default_policy", "there is no such policy")

@@ -15,13 +15,14 @@ import (
 	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
 	tunnels "portreeve.dev/ingress/route"
+	"portreeve.dev/policies/inbound"
 	"portreeve.dev/sso"
 )
 
 // What tunnels are opened with and bounded by.
 const (
-	tunnelLifetime = 3600 // seconds, where none is asked for
-	tunnelsEach    = 32   // live, per sandbox
+	tunnelLifetime = time.Hour // where none is asked for
+	tunnelsEach    = 32        // live, per sandbox
 	tokenPrefix    = "prt_"
 )
 
@@ -52,8 +53,8 @@ type tunnelCreateIn struct {
 	Body struct {
 		Port      int    `json:"port" minimum:"1" maximum:"65535" doc:"On which the application listens, on any address or only on loopback."`
 		Protocol  string `json:"protocol,omitempty" enum:"http,https" doc:"Accepted for known clients; the application is spoken to in HTTP."`
-		ExpiresIn int64  `json:"expires_in,omitempty" minimum:"1" maximum:"86400" doc:"Seconds; default 3600. A tunnel ends with its sandbox at the latest."`
-		Public    bool   `json:"public,omitempty" doc:"Anybody who knows the URL may call it. Refused for a sandbox to which a grant of a secret applies."`
+		ExpiresIn int64  `json:"expires_in,omitempty" minimum:"1" maximum:"86400" doc:"Seconds; default 3600, or what the org's ingress policy allows at most. A tunnel ends with its sandbox at the latest."`
+		Public    bool   `json:"public,omitempty" doc:"Anybody who knows the URL may call it. Refused for a sandbox to which a grant of a secret applies, unless the org's ingress policy allows that."`
 	}
 }
 
@@ -104,14 +105,13 @@ func (s *Server) createTunnel(ctx context.Context, c *caller, in *tunnelCreateIn
 		sum := sha256.Sum256([]byte(token))
 		t.TokenHash = sum[:]
 	}
-	seconds := in.Body.ExpiresIn
-	if seconds == 0 {
-		seconds = tunnelLifetime
-	}
 	revision, err := s.Store.Change(ctx, c.By, func(tx *store.Tx) (err error) {
-		t, err = openTunnel(ctx, tx, t, time.Duration(seconds)*time.Second)
+		t, err = openTunnel(ctx, tx, t, time.Duration(in.Body.ExpiresIn)*time.Second)
 		return err
 	})
+	if refused, ok := errors.AsType[*tunnelRefused](err); ok {
+		return nil, s.refuseTunnel(ctx, c, t, refused)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,8 @@ func (s *Server) createTunnel(ctx context.Context, c *caller, in *tunnelCreateIn
 	return out, nil
 }
 
-// openTunnel enters a tunnel that ends after lifetime, or with its sandbox.
+// openTunnel enters a tunnel that ends after lifetime, or with its sandbox; 0 is the usual lifetime. Where the org's ingress policy
+// refuses it, the error is a tunnelRefused.
 func openTunnel(ctx context.Context, tx *store.Tx, t store.Tunnel, lifetime time.Duration) (store.Tunnel, error) {
 	b, err := tx.Sandbox(ctx, tx.Org(), t.Sandbox)
 	if errors.Is(err, store.ErrNotFound) {
@@ -135,10 +136,20 @@ func openTunnel(ctx context.Context, tx *store.Tx, t store.Tunnel, lifetime time
 	if b.Kind == store.Attached || b.Status != store.Running && b.Status != store.Paused || !tx.Now().Before(b.ExpiresAt) {
 		return t, notRunning(b)
 	}
-	if t.Public {
-		if err := noGrantApplies(ctx, tx, b); err != nil {
-			return t, err
-		}
+	policy, err := tx.IngressPolicy(ctx, tx.Org())
+	if err != nil {
+		return t, err
+	}
+	all, err := tx.Secrets(ctx, tx.Org())
+	if err != nil {
+		return t, err
+	}
+	secret := grantedTo(all, b.Policy)
+	if lifetime == 0 {
+		lifetime = min(tunnelLifetime, policy.Lifetime())
+	}
+	if v := policy.Evaluate(inbound.Request{Public: t.Public, Port: t.Port, Lifetime: lifetime, Granted: secret != ""}); !v.Allowed() {
+		return t, &tunnelRefused{v, secret}
 	}
 	t.ExpiresAt = tx.Now().Add(lifetime)
 	if b.ExpiresAt.Before(t.ExpiresAt) {

@@ -48,6 +48,8 @@ const (
 	AuthorityRevoke  Action = "authority.revoke" // an intermediate was taken back
 	TunnelCreate     Action = "tunnel.create"
 	TunnelDelete     Action = "tunnel.delete"
+	TunnelShorten    Action = "tunnel.shorten" // the org's ingress policy gave it less time
+	IngressUpdate    Action = "ingress.update"
 	DoorOpen         Action = "door.open"       // a password for an attached sandbox, or its socket
 	DoorKeyRotate    Action = "door_key.rotate" // that signs such passwords
 	FlowKill         Action = "flow.kill"
@@ -68,7 +70,7 @@ func Actions() []Action {
 		SandboxPause, SandboxResume, SandboxEnd, CommandExecute, ShellOpen, FileRead, FileWrite, FileDelete, EgressUpdate, EgressAllow,
 		PolicyUpdate, PolicyDelete, SettingsUpdate, SandboxReconcile, SecretCreate, SecretUpdate, SecretDelete, SecretGrant, SecretInject,
 		AuthorityCreate, AuthorityRotate, AuthoritySwitch, AuthorityRetire, AuthoritySign, AuthorityRevoke,
-		TunnelCreate, TunnelDelete, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
+		TunnelCreate, TunnelDelete, TunnelShorten, IngressUpdate, DoorOpen, DoorKeyRotate, FlowKill, EgressRestore, PolicyRestore, SandboxEgress, SandboxPolicy,
 		AccessRequest, AccessApprove, AccessDeny,
 		LimitsUpdate, QuotaWarning, QuotaUsed, FloorExempt, FloorRevoke, FloorExpire}
 }

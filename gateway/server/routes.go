@@ -41,7 +41,7 @@ func (c *control) routeState(ctx context.Context) (any, uint64, error) {
 // record is a route as ingress takes it. A tunnel ends with its sandbox at the latest.
 func record(r store.Route) route.Record {
 	rec := route.Record{Host: r.Host, Tunnel: r.ID, Sandbox: r.Sandbox, Org: r.Org, Port: r.Port, Generation: r.Generation,
-		Public: r.Public, AuthEpoch: r.AuthEpoch, ExpiresAt: r.ExpiresAt}
+		Public: r.Public, AuthEpoch: r.AuthEpoch, ExpiresAt: r.ExpiresAt, AnonymousWakes: r.AnonymousWakes}
 	copy(rec.TokenHash[:], r.TokenHash)
 	if r.SandboxEnd.Before(rec.ExpiresAt) {
 		rec.ExpiresAt = r.SandboxEnd

@@ -67,6 +67,8 @@ type Record struct {
 	TokenHash  Hash      `json:"token_hash"` // of a tunnel that isn't public
 	AuthEpoch  uint64    `json:"auth_epoch"` // raising it revokes what was admitted before
 	ExpiresAt  time.Time `json:"expires_at"`
+	// AnonymousWakes is how often a minute callers without a credential may wake sandboxes of the org; 0 is never.
+	AnonymousWakes int `json:"anonymous_wakes_per_minute"`
 }
 
 // Validate reports the first thing that is missing from a record.

@@ -1,8 +1,9 @@
 // Package wake makes a sleeping sandbox run once for everybody who calls it at the same time.
 //
 //	flights, err := wake.New(wake.Config{Waker: w})
-//	generation, err := flights.Wait(ctx, org, sandbox, record.Generation) // held until it runs
-//	err := flights.Start(sandbox, record.Generation)                      // for a caller who comes back later
+//	call := wake.Call{Org: org, Sandbox: sandbox, From: record.Generation}
+//	generation, err := flights.Wait(ctx, call) // held until it runs
+//	err := flights.Start(call)                 // for a caller who comes back later
 //	...
 //	flights.Close()
 //
@@ -14,6 +15,7 @@
 //   - IW-1: however many call, one sandbox is woken once (TestManyCallersAreOneWake).
 //   - IW-2: callers held are bounded per sandbox, per org and in all; one more is refused at once (TestParkingIsBounded).
 //   - IW-3: a sandbox that can't be woken is not tried again before its back-off is over (TestFailedWakeBacksOff).
+//   - IW-4: callers without a credential cause no more wakes of an org's sandboxes than it lets them, by default none (TestAnonymousWakesAreCounted).
 //
 // # Not here
 //

@@ -56,6 +56,8 @@ type Flights struct {
 	parked  int
 	orgs    map[string]int
 	closed  bool
+
+	anonymous anonymous
 }
 
 // A flight is one attempt. What comes after done is fixed before done is closed.
@@ -93,7 +95,7 @@ func New(c Config) (*Flights, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Flights{cfg: c, flights: make(map[string]*flight), orgs: make(map[string]int)}
+	f := &Flights{cfg: c, flights: make(map[string]*flight), orgs: make(map[string]int), anonymous: newAnonymous()}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f, nil
 }
@@ -114,21 +116,30 @@ func (f *Flights) Close() {
 	}
 }
 
+// A Call is who found which sandbox asleep.
+type Call struct {
+	Org       string
+	Sandbox   string
+	From      uint64 // the generation that was found not running
+	Anonymous bool   // without a credential: a wake counts against PerMinute
+	PerMinute int    // how often such callers may wake sandboxes of the org; 0 is never
+}
+
 // Start has the sandbox woken, if it isn't being woken already, and holds nobody.
-func (f *Flights) Start(sandbox string, from uint64) error {
+func (f *Flights) Start(c Call) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, err := f.join(sandbox, from)
+	_, err := f.join(c)
 	return err
 }
 
-// Wait holds the caller until the sandbox runs in a generation after from, and returns that.
-func (f *Flights) Wait(ctx context.Context, org, sandbox string, from uint64) (uint64, error) {
-	fl, err := f.park(org, sandbox, from)
+// Wait holds the caller until the sandbox runs in a generation after the one it found, and returns that.
+func (f *Flights) Wait(ctx context.Context, c Call) (uint64, error) {
+	fl, err := f.park(c)
 	if err != nil {
 		return 0, err
 	}
-	defer f.leave(org, fl)
+	defer f.leave(c.Org, fl)
 	hold := time.NewTimer(f.cfg.Hold)
 	defer hold.Stop()
 	select {
@@ -151,13 +162,13 @@ func (f *Flights) WokenAt(sandbox string, generation uint64) time.Time {
 	return time.Time{}
 }
 
-func (f *Flights) park(org, sandbox string, from uint64) (*flight, error) {
+func (f *Flights) park(c Call) (*flight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.parked >= f.cfg.Total || f.orgs[org] >= f.cfg.PerOrg {
+	if f.parked >= f.cfg.Total || f.orgs[c.Org] >= f.cfg.PerOrg {
 		return nil, ErrFull
 	}
-	fl, err := f.join(sandbox, from)
+	fl, err := f.join(c)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +177,7 @@ func (f *Flights) park(org, sandbox string, from uint64) (*flight, error) {
 	}
 	fl.parked++
 	f.parked++
-	f.orgs[org]++
+	f.orgs[c.Org]++
 	return fl, nil
 }
 
@@ -180,32 +191,37 @@ func (f *Flights) leave(org string, fl *flight) {
 	}
 }
 
-// join returns the flight that a caller who found from not running has to wait for. The caller holds mu.
-func (f *Flights) join(sandbox string, from uint64) (*flight, error) {
+// join returns the flight that c has to wait for. The caller holds mu.
+func (f *Flights) join(c Call) (*flight, error) {
 	if f.closed {
 		return nil, ErrClosed
 	}
 	wait := time.Duration(0)
-	if fl := f.flights[sandbox]; fl != nil {
+	if fl := f.flights[c.Sandbox]; fl != nil {
 		switch {
 		case !fl.finished():
 			return fl, nil
-		case fl.err == nil && fl.to > from:
+		case fl.err == nil && fl.to > c.From:
 			return fl, nil // the caller's route is older than the last flight
-		case fl.err != nil && fl.from == from:
+		case fl.err != nil && fl.from == c.From:
 			if left := fl.until.Sub(f.cfg.Now()); left > 0 {
 				return nil, &FailedError{fl.err, left}
 			}
 			wait = fl.wait
 		}
-		if fl.forget != nil {
-			fl.forget.Stop()
+	}
+	if c.Anonymous {
+		if err := f.anonymous.take(c.Org, c.PerMinute, f.cfg.Now()); err != nil {
+			return nil, err
 		}
 	}
-	fl := &flight{from: from, done: make(chan struct{}), wait: wait}
-	f.flights[sandbox] = fl
+	if fl := f.flights[c.Sandbox]; fl != nil && fl.forget != nil {
+		fl.forget.Stop()
+	}
+	fl := &flight{from: c.From, done: make(chan struct{}), wait: wait}
+	f.flights[c.Sandbox] = fl
 	f.wg.Add(1)
-	go f.fly(sandbox, fl)
+	go f.fly(c.Sandbox, fl)
 	return fl, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"portreeve.dev/policies/inbound"
 )
 
 // A Tunnel is a row: a public name for one port of a sandbox.
@@ -29,6 +31,8 @@ type Route struct {
 	Status     SandboxStatus
 	Generation uint64
 	SandboxEnd time.Time
+	// AnonymousWakes is how often a minute callers without a credential may wake sandboxes of the org.
+	AnonymousWakes int
 }
 
 // CreateTunnel keeps a tunnel of a sandbox of the org; ErrLimit when the sandbox has limit live ones, ErrConflict when the host
@@ -70,8 +74,8 @@ func (r reads) Tunnels(ctx context.Context, org, sandbox string, now time.Time) 
 
 // Routes lists every tunnel, of all orgs, that lives or ended after since. It is for ingress.
 func (r reads) Routes(ctx context.Context, since time.Time) ([]Route, error) {
-	all, err := list(ctx, r.q, scanRoute, `SELECT `+tunnelColumns+`, s.status, s.generation, s.expires_at
-		FROM tunnels t JOIN sandboxes s ON s.id = t.sandbox_id AND s.org_id = t.org_id
+	all, err := list(ctx, r.q, scanRoute, `SELECT `+tunnelColumns+`, s.status, s.generation, s.expires_at, p.policy
+		FROM tunnels t JOIN sandboxes s ON s.id = t.sandbox_id AND s.org_id = t.org_id LEFT JOIN ingress_policies p ON p.org_id = t.org_id
 		WHERE t.expires_at > $1 AND (t.deleted_at IS NULL OR t.deleted_at > $1) ORDER BY t.id`, micros(since))
 	return all, wrap(err, "listing routes")
 }
@@ -117,7 +121,15 @@ func scanRoute(row rowScanner) (Route, error) {
 	var w tunnelRow
 	var r Route
 	var generation, end int64
-	err := row.Scan(append(w.into(), &r.Status, &generation, &end)...)
+	var text sql.NullString
+	if err := row.Scan(append(w.into(), &r.Status, &generation, &end, &text)...); err != nil {
+		return r, err
+	}
 	r.Tunnel, r.Generation, r.SandboxEnd = w.tunnel(), uint64(generation), fromMicros(end)
-	return r, err
+	policy := inbound.Default()
+	if text.Valid {
+		policy, _ = readIngress(text.String) // one that can't be read refuses, and is not felt by other orgs
+	}
+	r.AnonymousWakes = policy.AnonymousWakes
+	return r, nil
 }

@@ -70,6 +70,7 @@ func orgsDontMeet(t *testing.T, open Open) {
 		"Roots":         func(org string) int { all, _ := w.Roots(ctx(t), org); return len(all) },
 		"Intermediates": func(org string) int { all, _ := w.Intermediates(ctx(t), org, time.Now()); return len(all) },
 		"Tunnels":       func(org string) int { all, _ := w.Tunnels(ctx(t), org, b.ID, time.Now()); return len(all) },
+		"LiveTunnels":   func(org string) int { all, _ := w.LiveTunnels(ctx(t), org, time.Now()); return len(all) },
 		"Audit": func(org string) int {
 			all, _, _ := w.Audit(ctx(t), org, store.AuditFilter{Object: b.ID, Limit: 9})
 			return len(all)
@@ -99,6 +100,7 @@ func orgsDontMeet(t *testing.T, open Open) {
 		"SetGrants":      func(tx *store.Tx) error { return tx.SetGrants(ctx(t), "key", nil) },
 		"DeleteSecret":   func(tx *store.Tx) error { return tx.DeleteSecret(ctx(t), "key") },
 		"DeleteTunnel":   func(tx *store.Tx) error { return tx.DeleteTunnel(ctx(t), b.ID, tunnel.ID) },
+		"ShortenTunnel":  func(tx *store.Tx) error { return tx.ShortenTunnel(ctx(t), tunnel.ID, tx.Now()) },
 		"MoveRoot": func(tx *store.Tx) error {
 			return tx.MoveRoot(ctx(t), 1, store.RootSigning, store.RootRetired, tx.Now())
 		},

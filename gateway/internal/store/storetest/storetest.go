@@ -58,6 +58,7 @@ func Run(t *testing.T, open Open, only ...string) {
 		"PublicSandboxesAreFound":       publicSandboxesAreFound,
 		"TunnelLimitHoldsInParallel":    tunnelLimitHoldsInParallel,
 		"LimitsAreKept":                 limitsAreKept,
+		"IngressPolicyIsKept":           ingressPolicyIsKept,
 		"UsageIsCountedOnce":            usageIsCountedOnce,
 		"QuotaIsNotedOnce":              quotaIsNotedOnce,
 		"RoutesSayWhatTheSandboxIs":     routesSayWhatTheSandboxIs,

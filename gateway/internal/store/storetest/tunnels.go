@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"portreeve.dev/gateway/internal/store"
+	"portreeve.dev/policies/inbound"
 )
 
 // Tunnel opens a tunnel for an hour; change may adjust it.
@@ -178,8 +179,8 @@ func routesSayWhatTheSandboxIs(t *testing.T, open Open) {
 		return by
 	}
 	want := map[string]store.Route{
-		a.ID: {Tunnel: a, Status: store.Running, SandboxEnd: box.ExpiresAt},
-		b.ID: {Tunnel: b, Status: store.Running, SandboxEnd: theirs.ExpiresAt},
+		a.ID: {Tunnel: a, Status: store.Running, SandboxEnd: box.ExpiresAt, AnonymousWakes: inbound.Default().AnonymousWakes},
+		b.ID: {Tunnel: b, Status: store.Running, SandboxEnd: theirs.ExpiresAt, AnonymousWakes: inbound.Default().AnonymousWakes},
 	}
 	if diff := cmp.Diff(want, routes(now.Add(-time.Hour))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
