@@ -614,3 +614,14 @@ func TestExemptionEndsAtTheDialer(t *testing.T) {
 		wantRefused(t, lookedUp, policies.ReasonFloorSoft)
 	}
 }
+
+func TestErrorNamesItsCause(t *testing.T) {
+	for want, err := range map[string]*dial.Error{
+		`dialing "good.test": resolve_no_address`:       {Kind: dial.NoAddress, Host: "good.test"},
+		`dialing "good.test": dial_failed: no such way`: {Kind: dial.DialFailed, Host: "good.test", Err: errors.New("no such way")},
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
