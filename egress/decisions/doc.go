@@ -1,9 +1,9 @@
 // Package decisions keeps each verdict on disk until control has it.
 //
 // A Spool is one SQLite file in a directory of its own. Open it, Record every decision before acting on it, CloseFlow when the
-// connection ended; whoever ships calls Batch, sends, then Ack. One goroutine writes: it commits what is waiting in one
-// transaction, so that a commit costs less per decision the more callers there are. Orgs take turns in it, and it is never so long
-// that who comes meanwhile would notice.
+// connection ended; whoever ships calls Batch, sends, then Ack. One at a time writes: a caller that finds nobody writing commits by
+// itself, and a goroutine commits in one transaction what came meanwhile, so that a commit costs less per decision the more callers
+// there are. Orgs take turns in it, and it is never so long that who comes meanwhile would notice.
 //
 // Each call of Record and CloseFlow draws one number of its org, also a call that is refused. Numbers grow, and never repeat in
 // one spool (its id names it). A number without a row is a lost line, and a lost line is a number without a row: so whoever reads
@@ -34,6 +34,7 @@
 //   - EC-14: what has a row of its own has its end written too, under whatever rule, and no end's bytes are dropped for want of room to count (TestEveryEndIsWritten).
 //   - EC-15: what is counted after its row was shipped is counted in another, whose id its caller is told (TestLateCountHasTheIDOfItsRow).
 //   - EC-16: however much one org has waiting, another's line is in the next commit (TestOrgsTakeTurns).
+//   - EC-17: what came before a Flush is written when it returns, whoever writes it (TestFirstLeads).
 //
 // # Not here
 //

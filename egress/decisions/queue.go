@@ -14,14 +14,18 @@ const (
 	linger = 20 * time.Millisecond
 )
 
-// A queue keeps what waits for the writer, of each org in a line of its own, and gives it out in turns: the rush of one org costs
-// another no more than its place in the next commit.
+// A queue keeps what waits for a commit, of each org in a line of its own, and gives it out in turns: the rush of one org costs
+// another no more than its place in the next commit. Who comes while nothing is written leads: it commits by itself, as handing
+// one line to the writer and its outcome back costs more than writing it. What comes meanwhile is the writer's.
 type queue struct {
 	shut  chan struct{} // closed by close
 	woken chan struct{} // has something in it when the writer should look again
 
 	mu       sync.Mutex
 	closed   bool
+	busy     bool // a batch was given out, or is about to be to who leads, and is not yet written
+	lingers  bool // the writer looks again when the moment is over in which closing rows wait for company
+	rested   bool // that moment is over for what is here
 	lines    map[string]*line
 	turns    []*line // those with something in them; the first is next
 	n        int     // entries in all lines
@@ -59,21 +63,22 @@ func (q *queue) line(org string) *line {
 	return l
 }
 
-// push adds an entry. While the org's line is full it waits, and nobody else does.
-func (q *queue) push(ctx context.Context, e *entry) error {
+// push adds an entry. While the org's line is full it waits, and nobody else does. Who is told to lead calls batch, and written
+// once that is dealt with.
+func (q *queue) push(ctx context.Context, e *entry) (lead bool, err error) {
 	l := q.line(e.org)
 	select {
 	case l.room <- struct{}{}:
 	case <-q.shut:
-		return ErrClosed
+		return false, ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the spool: %w", ctx.Err())
+		return false, fmt.Errorf("waiting for the spool: %w", ctx.Err())
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		<-l.room
-		return ErrClosed
+		return false, ErrClosed
 	}
 	if len(l.all) == 0 {
 		q.turns = append(q.turns, l)
@@ -87,11 +92,18 @@ func (q *queue) push(ctx context.Context, e *entry) error {
 	q.n++
 	if e.done != nil {
 		q.awaited++
-	}
-	if e.done != nil || q.n == 1 || q.n == maxCommit {
+		lead, q.busy = !q.busy, true
+	} else if !q.busy && (!q.lingers || q.n >= maxCommit) {
 		q.wake()
 	}
-	return nil
+	return lead, nil
+}
+
+// batch gives out what who leads commits: in turns, so that it may not be what it pushed.
+func (q *queue) batch(room []*entry) []*entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.take(room)
 }
 
 // settled returns a channel that is closed when everything that was pushed before is written, or lost and counted.
@@ -129,36 +141,46 @@ func (q *queue) wake() {
 // for one commit and not for a delay; only lines for which nobody waits get a moment for others of their kind.
 func (q *queue) next(batch []*entry) []*entry {
 	var over <-chan time.Time
-	lingered := false
 	for {
 		q.mu.Lock()
-		if q.n == 0 {
-			q.release()
-		}
-		due := q.awaited > 0 || q.n >= maxCommit || q.closed || len(q.barriers) > 0
-		if due || lingered {
+		if q.due() {
+			q.lingers, q.busy = false, true
 			batch = q.take(batch)
-		}
-		n := q.n
-		q.mu.Unlock()
-		if due || lingered {
+			q.mu.Unlock()
 			return batch
 		}
-		if n > 0 && over == nil {
+		if over == nil && q.n > 0 && !q.busy {
 			timer := time.NewTimer(linger)
 			defer timer.Stop()
-			over = timer.C
+			over, q.lingers = timer.C, true
 		}
+		q.mu.Unlock()
 		select {
 		case <-q.woken:
 		case <-over:
-			lingered = true
+			over = nil
+			q.mu.Lock()
+			q.lingers, q.rested = false, q.n > 0
+			q.mu.Unlock()
 		}
 	}
 }
 
+// due says whether the writer has to take what is here, or to end. The caller holds the lock.
+func (q *queue) due() bool {
+	if q.busy {
+		return false
+	}
+	if q.n == 0 {
+		q.release()
+		return q.closed
+	}
+	return q.awaited > 0 || q.rested || q.n >= maxCommit || q.closed || len(q.barriers) > 0
+}
+
 // take gives out one entry of each org, and again, until the batch is full. The caller holds the lock.
 func (q *queue) take(batch []*entry) []*entry {
+	q.rested = false
 	for len(batch) < maxCommit && len(q.turns) > 0 {
 		l := q.turns[0]
 		e := l.all[l.taken]
@@ -180,11 +202,16 @@ func (q *queue) take(batch []*entry) []*entry {
 	return batch
 }
 
-// written tells those behind barriers that what was taken before is dealt with.
+// written ends the turn of who took a batch: those behind barriers are told that it is dealt with, and what came meanwhile is
+// the writer's.
 func (q *queue) written() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.busy = false
 	q.release()
+	if q.closed || q.n > 0 && !q.lingers || q.due() {
+		q.wake()
+	}
 }
 
 // release lets go who waits for nothing that is still here. The caller holds the lock, and nothing is taken and not yet written.

@@ -234,7 +234,7 @@ func (s *Spool) Flush(ctx context.Context) error {
 	}
 }
 
-// enter gives e to the writer and, unless e closes something, waits for its commit.
+// enter has e committed, by the writer or by its caller, and unless e closes something waits for that.
 func (s *Spool) enter(ctx context.Context, d *Decision, e *entry, closing bool) error {
 	if !closing {
 		e.done = make(chan error, 1)
@@ -250,9 +250,13 @@ func (s *Spool) enter(ctx context.Context, d *Decision, e *entry, closing bool) 
 			return s.lose(d, err)
 		}
 	}
-	if err := s.queue.push(ctx, e); err != nil {
+	lead, err := s.queue.push(ctx, e)
+	if err != nil {
 		s.giveBack(e)
 		return s.lose(d, err)
+	}
+	if lead {
+		s.lead()
 	}
 	if closing {
 		return nil

@@ -10,10 +10,21 @@ func (s *Spool) writer() {
 		if batch = s.queue.next(batch[:0]); len(batch) == 0 {
 			return
 		}
-		s.finish(batch, s.file.commit(batch))
-		s.queue.written()
+		s.commit(batch)
 		clear(batch)
 	}
+}
+
+// lead commits one batch in the place of the writer.
+func (s *Spool) lead() {
+	var few [8]*entry
+	s.commit(s.queue.batch(few[:0]))
+}
+
+// commit ends the turn in which batch was taken.
+func (s *Spool) commit(batch []*entry) {
+	defer s.queue.written()
+	s.finish(batch, s.file.commit(batch))
 }
 
 // finish tells everybody who waits what became of the commit.
