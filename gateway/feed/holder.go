@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"portreeve.dev/egress"
 	"portreeve.dev/egress/dial"
+	"portreeve.dev/gateway/internal/clock"
 	"portreeve.dev/gateway/link"
 	"portreeve.dev/policies"
 	"portreeve.dev/secrets"
@@ -71,16 +70,7 @@ func NewHolder(base policies.FloorConfig, changed func(), now func() time.Time) 
 	if now == nil {
 		now = time.Now
 	}
-	return &Holder{clock: bootClock, wall: now, base: base, changed: changed}
-}
-
-// bootClock goes on while the machine sleeps, as a lease must.
-func bootClock() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return time.Duration(1<<63 - 1) // no clock: everything is stale
-	}
-	return time.Duration(ts.Nano())
+	return &Holder{clock: clock.SinceBoot, wall: now, base: base, changed: changed}
 }
 
 // Register lets the peer behind mux, which must be control, feed h.

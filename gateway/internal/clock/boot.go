@@ -24,6 +24,9 @@ var born = time.Now()
 
 var boot = bootClock{ran: func() time.Duration { return time.Since(born) }, kernel: sinceBoot}
 
+// SinceBoot is how long ago the machine began, sleep included. Nobody sets it; leases go by it.
+func SinceBoot() time.Duration { return boot.now() }
+
 func (b *bootClock) now() time.Duration {
 	ran := b.ran()
 	if looked := b.looked.Load(); looked == 0 || ran-time.Duration(looked) >= lookEvery {
