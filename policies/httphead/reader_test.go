@@ -117,6 +117,10 @@ func TestAmbiguousChunksAreRefused(t *testing.T) {
 	if len(got) != 2 || r.Refusal() != nil {
 		t.Fatalf("the allowed twin: %v, %v", got, r.Refusal())
 	}
+	most := "0\r\nX-Sum: 1\r\n" + strings.Repeat("X: y\r\n", MaxLines-1) + "\r\n" // beside the head's own lines
+	if got, r := serve(t, strings.NewReader(head+most+get)); len(got) != 2 || r.Refusal() != nil {
+		t.Errorf("as many trailers as may be: %v, %v", got, r.Refusal())
+	}
 	for name, body := range ambiguousChunks {
 		for way, src := range slices(head + body + get) {
 			t.Run(name+", "+way, func(t *testing.T) {
@@ -201,6 +205,13 @@ func TestOnHeadFramesEachHead(t *testing.T) {
 	_, _ = io.Copy(io.Discard, r)
 	if diff := cmp.Diff([]bool{true, false, true, false, true}, got); diff != "" {
 		t.Error(diff)
+	}
+	got = nil // a head that is refused is waited for no longer
+	r = NewReader(iotest.OneByteReader(strings.NewReader("GET /a b HTTP/1.1\r\nHost: good.test\r\n\r\n")))
+	r.OnHead = func(begun bool) { got = append(got, begun) }
+	_, _ = io.Copy(io.Discard, r)
+	if diff := cmp.Diff([]bool{true, false}, got); diff != "" || r.Refusal() == nil {
+		t.Error(diff, r.Refusal())
 	}
 }
 

@@ -63,6 +63,8 @@ func TestCanonicalOrRefused(t *testing.T) {
 		{"broken escape", "/a%2", ""},
 		{"broken escape at the end", "/a%", ""},
 		{"escape without digits", "/a%zz", ""},
+		{"escape whose first digit is none", "/a%z1%80%80%80", ""}, // as a digit of -1 it would make UTF-8
+		{"escape whose second digit is none", "/a%4zb", ""},
 		{"overlong slash", "/a%c0%afb", ""},
 		{"Latin-1", "/caf%e9", ""},
 		{"raw bytes", "/\xff", ""},
