@@ -46,17 +46,8 @@ func (tx *Tx) PutIngressPolicy(ctx context.Context, p inbound.Policy, expected i
 	if err != nil {
 		return current, err
 	}
-	if expected != AnyVersion && expected != current.Version {
-		return current, fmt.Errorf("storing the ingress policy of %q: %w", tx.Org(), ErrVersion)
-	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return current, err
-	}
-	next := IngressPolicy{p, current.Version + 1}
-	_, err = tx.q.ExecContext(ctx, `INSERT INTO ingress_policies (org_id, policy, version, updated_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (org_id) DO UPDATE SET policy = excluded.policy, version = excluded.version, updated_at = excluded.updated_at`,
-		tx.Org(), string(text), next.Version, micros(tx.now))
+	next := IngressPolicy{p, current.Version}
+	err = tx.putOwn(ctx, "ingress_policies", "policy", p, &next.Version, expected)
 	return next, wrap(err, "storing the ingress policy of %q", tx.Org())
 }
 

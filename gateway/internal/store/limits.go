@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/gateway/limits"
@@ -36,18 +35,26 @@ func (tx *Tx) PutLimits(ctx context.Context, l limits.Limits, expected int64) (O
 	if err != nil {
 		return current, err
 	}
-	if expected != AnyVersion && expected != current.Version {
-		return current, fmt.Errorf("storing limits of %q: %w", tx.Org(), ErrVersion)
-	}
-	text, err := json.Marshal(l)
-	if err != nil {
-		return current, err
-	}
-	next := OrgLimits{l, current.Version + 1}
-	_, err = tx.q.ExecContext(ctx, `INSERT INTO org_limits (org_id, limits, version, updated_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (org_id) DO UPDATE SET limits = excluded.limits, version = excluded.version, updated_at = excluded.updated_at`,
-		tx.Org(), string(text), next.Version, micros(tx.now))
+	next := OrgLimits{l, current.Version}
+	err = tx.putOwn(ctx, "org_limits", "limits", l, &next.Version, expected)
 	return next, wrap(err, "storing limits of %q", tx.Org())
+}
+
+// putOwn stores what an org has one of, as JSON in a column of a table beside its version, if that is still the expected one, or AnyVersion.
+// version is the current one, and then the stored one.
+func (tx *Tx) putOwn(ctx context.Context, table, column string, value any, version *int64, expected int64) error {
+	if expected != AnyVersion && expected != *version {
+		return ErrVersion
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	*version++
+	_, err = tx.q.ExecContext(ctx, `INSERT INTO `+table+` (org_id, `+column+`, version, updated_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (org_id) DO UPDATE SET `+column+` = excluded.`+column+`, version = excluded.version, updated_at = excluded.updated_at`,
+		tx.Org(), string(text), *version, micros(tx.now))
+	return err
 }
 
 // CountUsage keeps what a source counted in all. A count only grows: one that was kept before is as good as a higher one.
