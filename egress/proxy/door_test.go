@@ -241,6 +241,39 @@ func TestForwardedRequestsGoTheirOwnWays(t *testing.T) {
 	}
 }
 
+// A request without a credential is refused before it is looked at: what stands on record is the connection, and nothing that the
+// request says of itself.
+func TestMissingCredentialIsRecordedOfTheConnection(t *testing.T) {
+	w := newWorld(t, allowClear)
+	w.upstream("clear.test", 80, echo())
+	nc, _ := w.enter(DoorTarget{Forward: true, Admit: func(sent []string) policies.Reason {
+		if len(sent) == 0 {
+			return policies.ReasonCredential
+		}
+		return ""
+	}})
+	r := bufio.NewReader(nc)
+	for _, c := range []struct {
+		credential string
+		status     int
+	}{{"Proxy-Authorization: Basic good\r\n", http.StatusOK}, {"", http.StatusProxyAuthRequired}} {
+		fmt.Fprintf(nc, "GET http://clear.test/a HTTP/1.1\r\nHost: clear.test\r\n%s\r\n", c.credential)
+		if resp, body := readAnswer(t, r); resp.StatusCode != c.status {
+			t.Errorf("with %q: %d %s", c.credential, resp.StatusCode, body)
+		}
+	}
+	type record struct{ Verdict, Reason, Layer, Level, Protocol, Host, Method, Path string }
+	want := []record{
+		{"allow", "allowed", "http", "http", "http", "clear.test", "GET", "/a"},
+		{"deny", policies.ReasonCredential.String(), "connect", "address", "", "", "", ""},
+	}
+	for i, d := range w.decisions(2, true) {
+		if got := (record{d.Verdict, d.Reason, d.Layer, d.Level, d.Protocol, d.Host, d.Method, d.Path}); got != want[i] {
+			t.Errorf("recorded %+v, want %+v", got, want[i])
+		}
+	}
+}
+
 func TestForwardedHeadIsStrict(t *testing.T) {
 	w := newWorld(t, allowClear)
 	nc, _ := w.enter(DoorTarget{Forward: true, Replay: []byte("GET http://clear.test/ HTTP/1.1\r\nHost: clear.test\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -196,6 +197,45 @@ func TestIdleWatch(t *testing.T) {
 	})
 }
 
+// What moves either way keeps a connection alive; what moves nothing does not.
+func TestBytesEitherWayKeepAlive(t *testing.T) {
+	const limit = time.Minute
+	for name, c := range map[string]struct {
+		write, read int // bytes to the sandbox and from it, every fifty seconds
+		expires     time.Duration
+	}{
+		"to the sandbox": {1, 0, 250*time.Second + limit},
+		"from it":        {0, 1, 250*time.Second + limit},
+		"nothing":        {0, 0, limit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sandbox, nc := net.Pipe()
+			defer sandbox.Close()
+			defer nc.Close()
+			owner := &connection{ctx: t.Context(), meter: unmetered{}, watch: new(idleWatch)}
+			client := &clientConn{Conn: nc, owner: owner}
+			expired := make(chan time.Time, 1)
+			begun := time.Now()
+			owner.watch.start(&owner.live, limit, func() { expired <- time.Now() })
+			move := func(from, to net.Conn, n int) {
+				go func() { _, _ = from.Write(make([]byte, n)) }()
+				if got, err := to.Read(make([]byte, 1)); got != n || err != nil {
+					t.Errorf("%s: read %d bytes, want %d: %v", name, got, n, err)
+				}
+				synctest.Wait() // until the writer knows
+			}
+			for range 5 {
+				<-time.After(50 * time.Second)
+				move(client, sandbox, c.write)
+				move(sandbox, client, c.read)
+			}
+			if got := (<-expired).Sub(begun); got != c.expires {
+				t.Errorf("%s: expired after %v, want %v", name, got, c.expires)
+			}
+		})
+	}
+}
+
 func TestWebSocketHasItsOwnIdleLimit(t *testing.T) {
 	w := newWorld(t, allowClear)
 	w.upstream("clear.test", 80, chat())
@@ -267,6 +307,41 @@ func TestShutdownLetsEndWhatIsUnderWay(t *testing.T) {
 	if err := w.proxy.Serve(context.Background(), egresstest.NewWire(t)); !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("serving afterwards: %v", err)
 	}
+}
+
+// What was accepted just before a shutdown and comes to be served just after is reset: a clean end would be taken for an answer.
+func TestShutdownResetsWhatComesLate(t *testing.T) {
+	w := newWorld(t, allowRaw)
+	w.serveTCP("raw.test", 9000, greet)
+	ln, served := egresstest.NewWire(t), make(chan error, 1)
+	go func() { served <- w.proxy.Serve(context.Background(), ln) }()
+	relay := ln.Dial(t, sandboxAddr, netip.AddrPortFrom(w.addrOf("raw.test"), 9000))
+	if _, err := io.ReadFull(relay, make([]byte, len("server first\n"))); err != nil {
+		t.Fatal(err)
+	}
+	other := egresstest.NewWire(t)
+	late := other.Dial(t, sandboxAddr, netip.AddrPortFrom(w.addrOf("raw.test"), 9000))
+	accepted, err := other.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.proxy.Shutdown(context.Background()) }()
+	if err := <-served; err != nil { // the shutdown has begun
+		t.Error(err)
+	}
+	w.proxy.serve(accepted)
+	late.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if n, err := late.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("who comes late read %d bytes and %v, want a reset", n, err)
+	}
+	if got := exchangeRaw(t, relay, "x"); got != "got x" {
+		t.Errorf("who came before got %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	w.decisions(1, true)
 }
 
 func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
