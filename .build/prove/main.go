@@ -10,7 +10,7 @@
 // Before building anything it compares the proofs with the invariants that the doc.go files promise, and type-checks each
 // weakened text, so that a proof that the code has left behind is told within a minute.
 //
-//	go run ./.build/prove [-check] [-quick] [-run REGEX]
+//	go run ./.build/prove [-check] [-quick] [-run REGEX] [-part I/N]
 //	go run ./.build/prove -table >docs/invariants.md
 //
 // Exit status: 0 when each proof holds and each invariant has one, 1 otherwise.
@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	root := flags.String("root", ".", "the module's root folder")
 	only := flags.String("run", "", "prove only the invariants whose id matches this regular expression")
 	quick := flags.Bool("quick", false, "leave out the other tests of each package, which takes half of the time")
+	part := flags.String("part", "0/1", "I/N: every Nth proof from the one at I on; each in one of N runs with I from 0 to N-1")
 	check := flags.Bool("check", false, "only compare proofs with invariants, and see that their weakened forms compile; run nothing")
 	table := flags.Bool("table", false, "print the promised invariants as Markdown, build nothing")
 	if err := flags.Parse(args); err != nil {
@@ -72,8 +73,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	failed := len(problems)
 	if !*check {
+		if chosen, err = partOf(chosen, *part); err != nil {
+			return err
+		}
 		if len(chosen) == 0 {
-			return fmt.Errorf("no proof matches %q", *only)
+			return fmt.Errorf("no proof matches %q in part %s", *only, *part)
 		}
 		results, err := prove(ctx, tree.root, chosen, *quick, out)
 		if err != nil {

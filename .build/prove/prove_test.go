@@ -183,3 +183,31 @@ func TestInvariantWithoutProofIsAProblem(t *testing.T) {
 		t.Errorf("with a reason it should pass: %v\n%s", err, out.String())
 	}
 }
+
+func TestPartsAreTheWhole(t *testing.T) {
+	all := make([]*proof, 11)
+	for i := range all {
+		all[i] = &proof{}
+	}
+	seen := make(map[*proof]int)
+	for _, part := range []string{"0/3", "1/3", "2/3"} {
+		some, err := partOf(all, part)
+		if err != nil || len(some) < 3 || len(some) > 4 {
+			t.Fatalf("%s: %d proofs, %v", part, len(some), err)
+		}
+		for _, p := range some {
+			seen[p]++
+		}
+	}
+	if len(seen) != len(all) {
+		t.Errorf("%d of %d proofs are in one of three parts", len(seen), len(all))
+	}
+	if whole, err := partOf(all, "0/1"); err != nil || len(whole) != len(all) {
+		t.Errorf("the only part has %d, %v", len(whole), err)
+	}
+	for _, wrong := range []string{"", "1", "3/3", "-1/3", "0/0", "a/b"} {
+		if some, err := partOf(all, wrong); err == nil {
+			t.Errorf("%q gave %d proofs", wrong, len(some))
+		}
+	}
+}

@@ -244,6 +244,19 @@ func (t *tree) chosen(match *regexp.Regexp) []*proof {
 	return chosen
 }
 
+// partOf keeps every nth proof from the one at i on, of a text "i/n".
+func partOf(all []*proof, part string) ([]*proof, error) {
+	var i, n int
+	if _, err := fmt.Sscanf(part, "%d/%d", &i, &n); err != nil || i < 0 || i >= n {
+		return nil, fmt.Errorf("-part %q is not I/N with I from 0 to N-1", part)
+	}
+	var kept []*proof
+	for ; i < len(all); i += n {
+		kept = append(kept, all[i])
+	}
+	return kept, nil
+}
+
 // before orders proofs by invariant: EG-2 stands before EG-10.
 func before(a, b *proof) bool {
 	pa, na, _ := strings.Cut(a.invariant, "-")
