@@ -19,7 +19,7 @@
 //
 //   - IG-1: an unknown, ended or refused request wakes nothing and dials nothing (TestRefusedRequestsWakeAndDialNothing).
 //   - IG-2: what is dialled is the record's sandbox, port and generation, whatever the client sends (TestOnlyTheRecordIsDialled).
-//   - IG-3: a change of the route while a request is on its way to the app ends it (TestRouteIsLookedAtAgain).
+//   - IG-3: a change of the route while a request is on its way to the app ends it (TestRouteIsLookedAtAgain, TestShortenedTunnelIsLookedAtAgain).
 //   - IG-4: callers of a public tunnel wake no sandbox more often than its org lets them (TestAnonymousCallersHaveTheOrgsBudget).
 //
 // # Not here

@@ -205,6 +205,8 @@ func (x *exchange) recheck() error {
 		return nil
 	case now.AuthEpoch != x.rec.AuthEpoch, now.Public != x.rec.Public, now.TokenHash != x.rec.TokenHash:
 		return streams.Revoked
+	case now.ExpiresAt.Before(x.rec.ExpiresAt): // the stream was opened to the old end
+		return streams.Revoked
 	case now.Generation > x.generation, now.Generation == x.generation && now.State != route.Running:
 		return forward.ErrStale
 	}

@@ -353,6 +353,21 @@ func TestRouteIsLookedAtAgain(t *testing.T) {
 	w.do(c, "GET", u, "X-Portreeve-Token", token).want(t, 410, "tunnel_ended")
 }
 
+// A tunnel that was given less time while the request was held must not go on to its old end.
+func TestShortenedTunnelIsLookedAtAgain(t *testing.T) {
+	w := newWorld(t)
+	w.app("sbx_a", hello("a"))
+	c, u := w.client(false), "https://"+hostA(w.https)+"/"
+	w.sleep("sbx_a", w.a(paused))
+	w.boxes.set(func() {
+		w.boxes.onWake = func(string, uint64) {
+			w.routes(w.a(func(r *route.Record) { r.Generation, r.ExpiresAt = 6, time.Now().Add(time.Minute) }))
+		}
+	})
+	w.do(c, "GET", u, "X-Portreeve-Token", token).want(t, 401, "token_required")
+	w.do(c, "GET", u, "X-Portreeve-Token", token).want(t, 200, "")
+}
+
 // A public tunnel's callers wake as often as the org lets them, whoever they are; a token's owner is not counted among them.
 func TestAnonymousCallersHaveTheOrgsBudget(t *testing.T) {
 	w := newWorld(t)

@@ -44,7 +44,7 @@ func (b *budgets) spend(sandbox string, now time.Time) (ok, note bool) {
 	if k.limit.AllowN(now, 1) {
 		return true, false
 	}
-	if !k.noted.IsZero() && now.Sub(k.noted) < budgetLine {
+	if !k.noted.IsZero() && now.Sub(k.noted).Abs() < budgetLine {
 		return false, false
 	}
 	k.noted = now

@@ -21,11 +21,15 @@ func (s *Spool) lead() {
 	s.commit(s.queue.batch(few[:0]))
 }
 
-// commit ends the turn in which batch was taken.
+// commit ends the turn in which batch was taken. Where it panics, on a goroutine whose owner may recover that, nobody waits for ever.
 func (s *Spool) commit(batch []*entry) {
 	defer s.queue.written()
-	s.finish(batch, s.file.commit(batch))
+	err := errCommit
+	defer func() { s.finish(batch, err) }()
+	err = s.file.commit(batch)
 }
+
+var errCommit = errors.New("the commit was broken off")
 
 // finish tells everybody who waits what became of the commit.
 func (s *Spool) finish(batch []*entry, err error) {

@@ -82,6 +82,8 @@ func (s *Server) putIngress(ctx context.Context, c *caller, in *ingressIn) (*ing
 		}
 		tx.Bump()
 		return tx.Record(ctx, audit.IngressUpdate, "settings:ingress", map[string]string{"version": strconv.FormatInt(stored.Version, 10),
+			"modes": fmt.Sprint(stored.Modes), "ports": fmt.Sprint(stored.Ports), "max_expires_in": strconv.FormatInt(stored.MaxExpiresIn, 10),
+			"public_with_grants": strconv.FormatBool(stored.PublicWithGrants), "anonymous_wakes_per_minute": strconv.Itoa(stored.AnonymousWakes),
 			"ended": strconv.Itoa(len(done.Ended)), "shortened": strconv.Itoa(len(done.Shortened))})
 	})
 	if errors.Is(err, errDryRun) {
@@ -99,7 +101,7 @@ func (s *Server) putIngress(ctx context.Context, c *caller, in *ingressIn) (*ing
 
 // conform ends the org's tunnels that the policy refuses, and shortens those that would live too long.
 func conform(ctx context.Context, tx *store.Tx, policy inbound.Policy) (done conformed, err error) {
-	live, err := tx.LiveTunnels(ctx, tx.Org(), tx.Now())
+	live, err := tx.LiveTunnels(ctx, tx.Org(), tx.Earliest())
 	if err != nil {
 		return done, err
 	}
@@ -107,7 +109,7 @@ func conform(ctx context.Context, tx *store.Tx, policy inbound.Policy) (done con
 	if err != nil {
 		return done, err
 	}
-	latest := tx.Now().Add(policy.Lifetime())
+	latest := tx.Earliest().Add(policy.Lifetime())
 	for _, t := range live {
 		v := policy.Evaluate(inbound.Request{Public: t.Public, Port: t.Port, Granted: grantedTo(all, t.Policy) != ""})
 		switch {

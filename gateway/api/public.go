@@ -34,7 +34,7 @@ func notOpenToAll(ctx context.Context, tx *store.Tx, grants []secrets.Grant) err
 	if may, err := publicWithGrants(ctx, tx); err != nil || may {
 		return err
 	}
-	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Now())
+	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Earliest())
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func notOpenWithGrant(ctx context.Context, tx *store.Tx, b store.Sandbox) error 
 	if may, err := publicWithGrants(ctx, tx); err != nil || may {
 		return err
 	}
-	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Now())
+	open, err := tx.PublicSandboxes(ctx, tx.Org(), tx.Earliest())
 	if err != nil || !slices.ContainsFunc(open, func(p store.SandboxPolicy) bool { return p.Sandbox == b.ID }) {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// sweepAt is how many orgs are remembered before those whose budget is whole are forgotten.
+// sweepAt is how many budgets are remembered before those that are whole are forgotten.
 const sweepAt = 1024
 
 // A SpentError says that callers without a credential may cause no wake of the org now.
@@ -24,24 +24,37 @@ func (e *SpentError) Error() string {
 	return fmt.Sprintf("callers without a credential have used up the org's wakes; the next one is in %v", e.RetryAfter)
 }
 
-// anonymous are the budgets of orgs for wakes by callers without a credential. Flights.mu guards them.
+// anonymous are the budgets for wakes by callers without a credential: of an org, and within it of each sandbox, as one that puts itself to
+// sleep and has itself called would else use up the org's. Flights.mu guards them.
 type anonymous struct {
-	orgs  map[string]*rate.Limiter
-	sweep int
+	budgets map[budgetKey]*rate.Limiter
+	sweep   int
 }
 
-func newAnonymous() anonymous { return anonymous{make(map[string]*rate.Limiter), sweepAt} }
+type budgetKey struct{ org, sandbox string } // no sandbox: the org's
 
-// take counts one wake of the org, of perMinute in a minute and so many at once.
-func (a *anonymous) take(org string, perMinute int, now time.Time) error {
+func newAnonymous() anonymous { return anonymous{make(map[budgetKey]*rate.Limiter), sweepAt} }
+
+// ofOne is the part of an org's budget that one sandbox may use: a quarter, and one at least.
+func ofOne(perMinute int) int { return max(1, perMinute/4) }
+
+// take counts one wake of the sandbox, where the org has perMinute in a minute and so many at once.
+func (a *anonymous) take(org, sandbox string, perMinute int, now time.Time) error {
 	if perMinute <= 0 {
 		return &SpentError{Never: true, RetryAfter: time.Minute}
 	}
-	l := a.orgs[org]
+	if err := a.takeOf(budgetKey{org, sandbox}, ofOne(perMinute), now); err != nil {
+		return err
+	}
+	return a.takeOf(budgetKey{org: org}, perMinute, now)
+}
+
+func (a *anonymous) takeOf(of budgetKey, perMinute int, now time.Time) error {
+	l := a.budgets[of]
 	if l == nil {
 		a.forget(now)
 		l = rate.NewLimiter(0, perMinute)
-		a.orgs[org] = l
+		a.budgets[of] = l
 	}
 	if each := rate.Limit(float64(perMinute) / 60); l.Limit() != each || l.Burst() != perMinute { // the org's policy has changed
 		l.SetLimitAt(now, each)
@@ -54,15 +67,15 @@ func (a *anonymous) take(org string, perMinute int, now time.Time) error {
 	return &SpentError{RetryAfter: time.Duration(math.Ceil(missing/float64(l.Limit()))) * time.Second}
 }
 
-// forget drops orgs that have their whole budget: they are as good as new ones.
+// forget drops budgets that are whole: they are as good as new ones.
 func (a *anonymous) forget(now time.Time) {
-	if len(a.orgs) < a.sweep {
+	if len(a.budgets) < a.sweep {
 		return
 	}
-	for org, l := range a.orgs {
+	for of, l := range a.budgets {
 		if l.TokensAt(now) >= float64(l.Burst()) {
-			delete(a.orgs, org)
+			delete(a.budgets, of)
 		}
 	}
-	a.sweep = max(sweepAt, 2*len(a.orgs))
+	a.sweep = max(sweepAt, 2*len(a.budgets))
 }

@@ -211,7 +211,7 @@ func (f *Flights) join(c Call) (*flight, error) {
 		}
 	}
 	if c.Anonymous {
-		if err := f.anonymous.take(c.Org, c.PerMinute, f.cfg.Now()); err != nil {
+		if err := f.anonymous.take(c.Org, c.Sandbox, c.PerMinute, f.cfg.Now()); err != nil {
 			return nil, err
 		}
 	}

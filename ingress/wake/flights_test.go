@@ -272,8 +272,19 @@ func TestAnonymousWakesAreCounted(t *testing.T) {
 		if err := f.Start(Call{Org: "org_1", Sandbox: "sbx_6", From: 1, Anonymous: true}); !errors.As(err, &spent) || !spent.Never {
 			t.Errorf("where none may: %v", err)
 		}
-		if n := s.count(); n != 5 {
-			t.Errorf("%d wakes, want 5: %v", n, s.calls)
+		// One sandbox that is called and put to sleep again leaves three quarters of the org's to the others.
+		for from := range uint64(3) {
+			c := Call{Org: "org_3", Sandbox: "sbx_7", From: from, Anonymous: true, PerMinute: 8}
+			_, err := f.Wait(t.Context(), c)
+			if want := from < 2; want != (err == nil) {
+				t.Errorf("wake %d of one sandbox: %v", from+1, err)
+			}
+		}
+		if err := call("org_3", "sbx_8", 1, true); err != nil {
+			t.Errorf("another of the org: %v", err)
+		}
+		if n := s.count(); n != 8 {
+			t.Errorf("%d wakes, want 8: %v", n, s.calls)
 		}
 	})
 }

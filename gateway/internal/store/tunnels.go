@@ -58,10 +58,11 @@ func (tx *Tx) CreateTunnel(ctx context.Context, t Tunnel, limit int) (Tunnel, er
 	return t, wrap(err, "creating a tunnel of %q", t.Sandbox)
 }
 
-// DeleteTunnel ends a tunnel of the org's sandbox; ErrNotFound when there is no live one.
+// DeleteTunnel ends a tunnel of the org's sandbox; ErrNotFound when there is no live one. One that has ended only by a clock that is ahead is
+// ended, too: it would come back with the clock.
 func (tx *Tx) DeleteTunnel(ctx context.Context, sandbox, id string) error {
-	res, err := tx.q.ExecContext(ctx, `UPDATE tunnels SET deleted_at = $4 WHERE org_id = $1 AND sandbox_id = $2 AND id = $3 AND deleted_at IS NULL AND expires_at > $4`,
-		tx.Org(), sandbox, id, micros(tx.now))
+	res, err := tx.q.ExecContext(ctx, `UPDATE tunnels SET deleted_at = $4 WHERE org_id = $1 AND sandbox_id = $2 AND id = $3 AND deleted_at IS NULL AND expires_at > $5`,
+		tx.Org(), sandbox, id, micros(tx.now), micros(tx.earliest))
 	return wrap(one(res, err, ErrNotFound), "deleting tunnel %q", id)
 }
 

@@ -86,6 +86,9 @@ func (tx *Tx) Org() string { return tx.by.Principal.Org }
 // Now is the time of the change.
 func (tx *Tx) Now() time.Time { return tx.now }
 
+// Earliest is no later than Now: see Options. Whatever is restricted holds for all that has not ended by it.
+func (tx *Tx) Earliest() time.Time { return tx.earliest }
+
 // Bump asks for a new revision: edge must learn of this change.
 func (tx *Tx) Bump() { tx.bump = true }
 

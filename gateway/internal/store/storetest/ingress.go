@@ -63,3 +63,28 @@ func ingressPolicyIsKept(t *testing.T, open Open) {
 		t.Errorf("at its end: %+v, %v", live, err)
 	}
 }
+
+// restrictionsHoldForWhatComesBack: a tunnel that has ended by a clock that is ahead can be ended for good all the same.
+func restrictionsHoldForWhatComesBack(t *testing.T, open Open) {
+	right := time.Now()
+	now := right
+	w := NewWorld(t, open, store.Options{Now: func() time.Time { return now }, Earliest: func() time.Time { return right }})
+	one := w.Org("one")
+	box := w.Sandbox(one, "")
+	tunnel, err := w.Tunnel(one, box.ID, "a.test", 2, public, func(t *store.Tunnel) { t.ExpiresAt = right.Add(time.Minute) })
+	w.must(err)
+	now = right.Add(time.Hour)
+	var live []store.LiveTunnel
+	w.must(w.change(one, func(tx *store.Tx) (err error) {
+		live, err = tx.LiveTunnels(ctx(t), tx.Org(), tx.Earliest())
+		return err
+	}))
+	if len(live) != 1 || live[0].ID != tunnel.ID {
+		t.Errorf("to be restricted are %+v, want the tunnel that will be back", live)
+	}
+	w.must(w.change(one, func(tx *store.Tx) error { return tx.DeleteTunnel(ctx(t), box.ID, tunnel.ID) }))
+	now = right
+	if all, err := w.Tunnels(ctx(t), one.Principal.Org, box.ID, now); err != nil || len(all) != 0 {
+		t.Errorf("with the clock set right there is %+v, %v", all, err)
+	}
+}
