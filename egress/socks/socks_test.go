@@ -108,6 +108,7 @@ func ask(t *testing.T, keeper credentials.Keeper, deny policies.Reason, sent ...
 	}
 	if o.got, err = io.ReadAll(nc); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection was still open after %v", patience)
+		nc.Close()
 	}
 	<-done
 	o.served, o.refused = p.served, p.refused
