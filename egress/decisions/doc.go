@@ -22,7 +22,7 @@
 //   - EC-2: what can't be written is an error to the caller: full disk, full spool, closed spool (TestFullDiskRefuses, TestFullSpoolRefuses).
 //   - EC-3: a refused or failed decision leaves a gap in the sequence, over a restart too (TestRefusedLeavesGap).
 //   - EC-4: one org can't fill the spool of another (TestOrgShare).
-//   - EC-5: one sandbox can't flood the spool: it has a budget, and its overrun leaves one line (TestSandboxBudget).
+//   - EC-5: one sandbox can't flood the spool: it has a budget, and its overrun leaves one line, also after a clock that was ahead (TestSandboxBudget, TestOverrunIsToldAfterAClockAhead).
 //   - EC-6: a row leaves the spool only when it was acknowledged (TestOnlyAcknowledgedLeaves).
 //   - EC-7: a loss is counted before its caller hears of it, and the death of the process doesn't take the count (TestLossesSurviveTheProcess).
 //   - EC-8: no number stands for two lines, whatever crashed, was deleted or comes from an older copy (TestNumbersAreNeverGivenTwice, TestNumbersOutliveTheirRows).
@@ -35,6 +35,7 @@
 //   - EC-15: what is counted after its row was shipped is counted in another, whose id its caller is told (TestLateCountHasTheIDOfItsRow).
 //   - EC-16: however much one org has waiting, another's line is in the next commit (TestOrgsTakeTurns).
 //   - EC-17: what came before a Flush is written when it returns, whoever writes it (TestFirstLeads).
+//   - EC-18: a commit that breaks off is told to all who wait for it, and its lines are counted as lost (TestBrokenCommitIsTold).
 //
 // # Not here
 //

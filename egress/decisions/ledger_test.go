@@ -319,3 +319,49 @@ func FuzzLedger(f *testing.F) {
 		}
 	})
 }
+
+// A commit that panics, on a goroutine whose owner recovers it as net/http does, leaves nobody waiting and nothing uncounted.
+func TestBrokenCommitIsTold(t *testing.T) {
+	var broken bool
+	cfg, err := Config{Now: func() time.Time {
+		if broken {
+			panic("broken")
+		}
+		return time.Now()
+	}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openAt(t.TempDir(), cfg, "boot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.write(t, 1)
+	follower := &entry{org: "org_a", done: make(chan error, 1)}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the commit did not panic")
+			}
+		}()
+		if lead, err := s.queue.push(t.Context(), follower); !lead || err != nil {
+			t.Fatal(lead, err)
+		}
+		broken = true
+		s.lead()
+	}()
+	broken = false
+	select {
+	case err := <-follower.done:
+		if !errors.Is(err, errCommit) {
+			t.Errorf("who waited was told %v", err)
+		}
+	default:
+		t.Error("who waited was told nothing")
+	}
+	if n := s.Lost(); n != 1 {
+		t.Errorf("%d lines are counted as lost, want 1", n)
+	}
+	s.write(t, 1)
+}

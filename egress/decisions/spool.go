@@ -102,7 +102,8 @@ func (s *Spool) Size() int64 { return s.share.used() }
 
 // Record returns nil when d is committed. On any error the caller must act as if there were no verdict; d may then still be
 // found in the spool if ctx ended while its commit was under way. Where d is counted with others it gets the id of their row; where it
-// is not, its Fold is cleared, so that its end is written too. A d with a Count stands for so many, and comes with Until, and closed.
+// is not, its Fold is cleared, so that its end is written too. A caller that finds nobody writing writes by itself, and is then held by a stalled disk
+// also when ctx ends. A d with a Count stands for so many, and comes with Until, and closed.
 func (s *Spool) Record(ctx context.Context, d *Decision) error {
 	if err := check(d); err != nil {
 		return s.lose(d, err)

@@ -233,6 +233,37 @@ func TestSandboxBudget(t *testing.T) {
 	record(t, s, decision("org_a", "sbx_a"))
 }
 
+// A line about an overrun that was written under a clock that was ahead doesn't keep the next one away until then.
+func TestOverrunIsToldAfterAClockAhead(t *testing.T) {
+	right := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	now := right.Add(1000 * time.Hour)
+	s := open(t, t.TempDir(), decisions.Config{Rate: 1, Burst: 1, Now: func() time.Time { return now }})
+	overrun := func() int {
+		t.Helper()
+		for {
+			if err := s.Record(context.Background(), decision("org_a", "sbx_a")); errors.Is(err, decisions.ErrBudget) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := 0
+		for _, r := range batch(t, s) {
+			if d, _ := r.Decision(); d.Reason == "budget" {
+				told++
+			}
+		}
+		return told
+	}
+	if n := overrun(); n != 1 {
+		t.Fatalf("%d lines about the first overrun", n)
+	}
+	now = right
+	if n := overrun(); n != 2 {
+		t.Errorf("%d lines about two overruns, of which one was under a clock that was ahead", n)
+	}
+}
+
 func TestCancelledCallerIsRefused(t *testing.T) {
 	s := open(t, t.TempDir(), decisions.Config{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -180,3 +180,24 @@ func TestWebSocketOverH2IsNotOffered(t *testing.T) {
 		return
 	}
 }
+
+// What an upstream said under a clock that was ahead is asked again once that is set right, not believed until then.
+func TestMemoryOfAClockAheadIsNotBelieved(t *testing.T) {
+	right := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	now := right
+	m, err := newMemory(func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := memoryKey{about: speaksECH, org: testOrg, host: "good.test", port: 443}
+	m.put(k, false)
+	if _, known := m.get(k); !known {
+		t.Error("what was just learnt is not known")
+	}
+	now = right.Add(time.Hour)
+	m.put(k, false)
+	now = right
+	if _, known := m.get(k); known {
+		t.Error("what was learnt an hour ahead is believed")
+	}
+}

@@ -77,6 +77,7 @@
 //   - EP-78: what net/http refuses of HTTP/2 by itself is recorded, whatever else is open: a stream that it resets before it answers, one too many, a whole connection (TestStreamsWithoutARequestAreRecorded, TestStreamsBesideAnOpenOneAreRecorded, TestTooManyStreamsAreRecorded, TestMalformedConnectionIsRecorded).
 //   - EP-79: what is refused after it was allowed is a denial of its own, with its reason, which the answer names (TestRefusalAfterAllowIsADenial, TestEndBeforeTheAnswerIsADenial).
 //   - EP-80: that an answer held a granted value is on record with its request, also where that is only counted or ended with something else (TestReflectionIsAlwaysTold).
+//   - EP-81: what an upstream answered is believed for ten minutes and no longer, wherever the clock is set (TestMemoryOfAClockAheadIsNotBelieved).
 //   - EP-151: only what plainly no rule allows is said to be open to asking (TestRefusalSaysWhereToAsk).
 //   - EP-152: a connection by address is judged by the floor before the policy, through every door, and is recorded and told so (TestAddressIsJudgedByTheFloorFirst).
 //

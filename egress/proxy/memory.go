@@ -47,7 +47,7 @@ func newMemory(now func() time.Time) (*memory, error) {
 
 func (m *memory) get(k memoryKey) (yes, known bool) {
 	r, ok := m.answers.Get(k)
-	if !ok || !m.now().Before(r.until) {
+	if left := r.until.Sub(m.now()); !ok || left <= 0 || left > rememberedFor { // more is left only of what was learnt under a clock that was ahead
 		return false, false
 	}
 	return r.yes, true

@@ -11,7 +11,7 @@ import (
 // connection. But the frames that go by tell, by their heads alone: a stream that it resets and no handler heard of was refused; of more answers than
 // handlers heard of, one was net/http's own (400 for a field of connections, 431 for a list that is too long); and what it ends the connection for was
 // refused too. An answer of its own is known for one as soon as nothing that was heard waits for its answer: of a connection that ends
-// while something does, so many of them may stay unrecorded. A stream that the client takes back before it is heard or refused is nobody's refusal.
+// while something does, so many of them may stay unrecorded; a stream that a handler heard and the client then took back waits for ever. A stream that the client takes back before it is heard or refused is nobody's refusal.
 type h2Conn struct {
 	*tls.Conn
 	c       *connection

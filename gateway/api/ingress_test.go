@@ -77,6 +77,10 @@ func TestIngressPolicyDecidesOnTunnels(t *testing.T) {
 			reasons[e.Details["reason"]]++
 		}
 	}
+	i := slices.IndexFunc(entries, func(e audit.Entry) bool { return e.Action == audit.IngressUpdate })
+	if i < 0 || entries[i].Details["modes"] != "[token]" || entries[i].Details["public_with_grants"] != "false" || entries[i].Details["ports"] != "[3000 8000-8099]" {
+		t.Error("the audit log does not say what the policy became")
+	}
 	if len(reasons) != 3 || reasons["mode"] != 1 || reasons["port"] != 1 || reasons["lifetime"] != 1 {
 		t.Errorf("refusals in the audit log: %v", reasons)
 	}

@@ -15,7 +15,7 @@ var ErrNoAddress = errors.New("no address pair is free")
 type AddressesConfig struct {
 	Prefix     netip.Prefix     // the pairs' range, default 10.200.0.0/16; no route of the host may overlap it
 	Quarantine time.Duration    // how long a released pair rests, default 120 s
-	Now        func() time.Time // default time.Now
+	Now        func() time.Time // how long pairs rest goes by it: a line that nobody sets, also where the clock is set; default time.Now
 }
 
 // Addresses gives out /31 pairs, named by their sandbox (odd) half. A released pair rests before it is given out

@@ -134,7 +134,7 @@ func (a *Agent) build() error {
 	if err := kernel.WriteWall(kernel.CurrentNetns, a.wall()); err != nil {
 		return err
 	}
-	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses, Now: a.setup.Clock.Now})
+	addresses, err := netns.NewAddresses(netns.AddressesConfig{Prefix: a.setup.Addresses, Now: a.setup.Clock.Line})
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,8 @@
 //   - ST-40: a request for access is decided once, by a key of its org, and never by a sandbox or a part of ours (TestRequestsAreKept).
 //   - ST-41: a sandbox and an org have no more open requests for access than their limits, whoever asks at once, and equal ones are one (TestRequestLimitsHoldInParallel).
 //   - ST-42: a delivery that was put off while the clock was ahead is due once it is right (TestWebhooksAreKept).
+//   - ST-43: a tunnel that has ended only by a clock that is ahead can be ended for good (TestRestrictionsHoldForWhatReturns).
+//   - ST-44: an ingress policy that can't be read allows nothing, of its org alone, and can be replaced (TestUnreadableIngressPolicyRefusesAndIsReplaced).
 //   - ST-30: a decision is lost that is missing among the numbers that arrived, whoever says what; sent again, nothing changes (TestLossIsWhatIsMissing).
 //   - ST-31: who follows an org's decisions sees each verdict and each end of a flow once, in the order of their commits (TestTailSeesEachEndOnce).
 //   - ST-32: decisions beyond an org's days or budget go the oldest first, none of another org's, and it is said from when on all are there (TestOldestDecisionsGoFirst).

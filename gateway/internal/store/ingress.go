@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,17 +17,15 @@ type IngressPolicy struct {
 
 // IngressPolicy returns the org's, or the default where it set none.
 func (r reads) IngressPolicy(ctx context.Context, org string) (IngressPolicy, error) {
-	var p IngressPolicy
-	var text string
-	err := r.q.QueryRowContext(ctx, `SELECT policy, version FROM ingress_policies WHERE org_id = $1`, org).Scan(&text, &p.Version)
-	if err = wrap(err, "reading the ingress policy of %q", org); errors.Is(err, ErrNotFound) {
+	text, version, err := r.own(ctx, "ingress_policies", "policy", org)
+	if err != nil {
+		return IngressPolicy{}, err // refuses everything
+	}
+	if version == 0 {
 		return IngressPolicy{Policy: inbound.Default()}, nil
 	}
-	if err != nil {
-		return p, err
-	}
-	p.Policy, err = readIngress(text)
-	return p, err
+	p, err := readIngress(text)
+	return IngressPolicy{p, version}, err
 }
 
 // readIngress reads a stored policy; with an error it is the one that refuses everything.
@@ -42,13 +39,8 @@ func readIngress(text string) (inbound.Policy, error) {
 
 // PutIngressPolicy stores a policy if the stored version is still the expected one, or AnyVersion.
 func (tx *Tx) PutIngressPolicy(ctx context.Context, p inbound.Policy, expected int64) (IngressPolicy, error) {
-	current, err := tx.IngressPolicy(ctx, tx.Org())
-	if err != nil {
-		return current, err
-	}
-	next := IngressPolicy{p, current.Version}
-	err = tx.putOwn(ctx, "ingress_policies", "policy", p, &next.Version, expected)
-	return next, wrap(err, "storing the ingress policy of %q", tx.Org())
+	version, err := tx.putOwn(ctx, "ingress_policies", "policy", p, expected)
+	return IngressPolicy{p, version}, err
 }
 
 // A LiveTunnel is a tunnel with the policy of its sandbox.

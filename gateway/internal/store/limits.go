@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"portreeve.dev/egress/flows"
 	"portreeve.dev/gateway/limits"
@@ -17,44 +16,18 @@ type OrgLimits struct {
 
 // Limits returns the org's own limits.
 func (r reads) Limits(ctx context.Context, org string) (OrgLimits, error) {
-	var l OrgLimits
-	var text string
-	err := r.q.QueryRowContext(ctx, `SELECT limits, version FROM org_limits WHERE org_id = $1`, org).Scan(&text, &l.Version)
-	if err = wrap(err, "reading limits of %q", org); errors.Is(err, ErrNotFound) {
-		return OrgLimits{}, nil
+	text, version, err := r.own(ctx, "org_limits", "limits", org)
+	if err != nil || version == 0 {
+		return OrgLimits{}, err
 	}
-	if err != nil {
-		return l, err
-	}
+	l := OrgLimits{Version: version}
 	return l, json.Unmarshal([]byte(text), &l.Limits)
 }
 
 // PutLimits stores limits if the stored version is still the expected one, or AnyVersion.
 func (tx *Tx) PutLimits(ctx context.Context, l limits.Limits, expected int64) (OrgLimits, error) {
-	current, err := tx.Limits(ctx, tx.Org())
-	if err != nil {
-		return current, err
-	}
-	next := OrgLimits{l, current.Version}
-	err = tx.putOwn(ctx, "org_limits", "limits", l, &next.Version, expected)
-	return next, wrap(err, "storing limits of %q", tx.Org())
-}
-
-// putOwn stores what an org has one of, as JSON in a column of a table beside its version, if that is still the expected one, or AnyVersion.
-// version is the current one, and then the stored one.
-func (tx *Tx) putOwn(ctx context.Context, table, column string, value any, version *int64, expected int64) error {
-	if expected != AnyVersion && expected != *version {
-		return ErrVersion
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	*version++
-	_, err = tx.q.ExecContext(ctx, `INSERT INTO `+table+` (org_id, `+column+`, version, updated_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (org_id) DO UPDATE SET `+column+` = excluded.`+column+`, version = excluded.version, updated_at = excluded.updated_at`,
-		tx.Org(), string(text), *version, micros(tx.now))
-	return err
+	version, err := tx.putOwn(ctx, "org_limits", "limits", l, expected)
+	return OrgLimits{l, version}, err
 }
 
 // CountUsage keeps what a source counted in all. A count only grows: one that was kept before is as good as a higher one.

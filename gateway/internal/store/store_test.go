@@ -12,8 +12,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"portreeve.dev/gateway/audit"
 	"portreeve.dev/gateway/internal/store"
 	"portreeve.dev/gateway/internal/store/storetest"
+	"portreeve.dev/policies/inbound"
 )
 
 var postgres string // DSN of a server on which schemas may be made
@@ -115,6 +117,8 @@ func TestTailSeesEachEndOnce(t *testing.T)    { both(t, "TailSeesEachEndOnce") }
 func TestOldestDecisionsGoFirst(t *testing.T) { both(t, "OldestDecisionsGoFirst") }
 func TestDeadFlowsAreEnded(t *testing.T)      { both(t, "DeadFlowsAreEnded") }
 
+func TestRestrictionsHoldForWhatReturns(t *testing.T) { both(t, "RestrictionsHoldForWhatReturns") }
+
 func TestFloorExemptionsAreKept(t *testing.T)    { both(t, "FloorExemptionsAreKept") }
 func TestFloorLimitHoldsInParallel(t *testing.T) { both(t, "FloorLimitHoldsInParallel") }
 func TestRootsChangeInOrder(t *testing.T)        { both(t, "RootsChangeInOrder") }
@@ -182,5 +186,45 @@ func TestBadAddressHidesThePassword(t *testing.T) {
 	_, err = store.Open(t.Context(), "postgres://user:canary-1234@127.0.0.1:1/db?connect_timeout=2", store.Options{Create: true})
 	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "canary-1234") {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// A policy for tunnels that can't be read allows nothing, of its org alone, and can be replaced.
+func TestUnreadableIngressPolicyRefusesAndIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	w := storetest.NewWorld(t, func(t *testing.T, opt store.Options) *store.Store { return opened(t, path, opt) }, store.Options{})
+	one, two := w.Org("one"), w.Org("two")
+	put := func(by store.By) error {
+		_, err := w.Change(t.Context(), by, func(tx *store.Tx) error {
+			if _, err := tx.PutIngressPolicy(t.Context(), inbound.Default(), store.AnyVersion); err != nil {
+				return err
+			}
+			return tx.Record(t.Context(), audit.IngressUpdate, "settings:ingress", nil)
+		})
+		return err
+	}
+	if err := errors.Join(put(one), put(two)); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`UPDATE ingress_policies SET policy = '{' WHERE org_id = ?`, one.Principal.Org); err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.IngressPolicy(t.Context(), one.Principal.Org)
+	if v := p.Evaluate(inbound.Request{Port: 3000}); err == nil || v.Allowed() {
+		t.Errorf("unreadable: %+v, %v", v, err)
+	}
+	if p, err := w.IngressPolicy(t.Context(), two.Principal.Org); err != nil || p.Version != 1 {
+		t.Errorf("another org's: %+v, %v", p, err)
+	}
+	if err := put(one); err != nil {
+		t.Errorf("replacing it: %v", err)
+	}
+	if p, err := w.IngressPolicy(t.Context(), one.Principal.Org); err != nil || p.Version != 2 {
+		t.Errorf("after that: %+v, %v", p, err)
 	}
 }
